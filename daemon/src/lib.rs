@@ -35,7 +35,6 @@ mod process;
 mod run;
 mod run_briefly;
 mod runtime;
-mod sanitize;
 mod self_test;
 mod startup;
 pub mod store;

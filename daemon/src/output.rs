@@ -1,7 +1,8 @@
 //! Owns our stdout and stderr: a thread each, so that a reader that does not read stops neither the loop nor
-//! the other stream, and whole lines in the log for any output of a service.
+//! the other stream, and whole lines in the log for any output of a service. Lines for a
+//! terminal are whole, with the escape sequences of services shown as text; a file or a pipe gets the bytes.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use afresh_core::audit::redact::redact_text;
 use afresh_core::limits::{
-    LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OFFER_PATIENCE,
-    OUTPUT_CHUNKS_MAX, OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
+    LINE_BYTES_MAX, LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL,
+    OFFER_PATIENCE, OUTPUT_CHUNKS_MAX, OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
 };
-use afresh_core::text::{harmless, head};
+use afresh_core::text::{harmless, head, tame};
 use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -320,6 +321,58 @@ impl LineMerger {
         self.waiting_since = None;
         let waiting = std::mem::take(&mut self.waiting);
         [b"\n", waiting.as_bytes()].concat()
+    }
+}
+
+/// A stream of ours. One that is no terminal gets all bytes as they are.
+pub(crate) struct SanitizedStream<S> {
+    stream: S,
+    is_terminal: bool,
+    wants_colours: bool,
+    /// A line that has not ended yet.
+    rest: Vec<u8>,
+}
+
+impl<S: Write + IsTerminal> SanitizedStream<S> {
+    pub(crate) fn new(stream: S, wants_colours: bool) -> Self {
+        let is_terminal = stream.is_terminal();
+        Self { stream, is_terminal, wants_colours, rest: Vec::new() }
+    }
+}
+
+impl<S: Write> Write for SanitizedStream<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_terminal {
+            return self.stream.write(bytes);
+        }
+        self.rest.extend_from_slice(bytes);
+        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+        let whole = match end {
+            None if self.rest.len() > LINE_BYTES_MAX => self.rest.len(),
+            None => return Ok(bytes.len()),
+            Some(end) => end,
+        };
+        let lines: Vec<u8> = self.rest.drain(..whole).collect();
+        let lines = tame(&lines, self.wants_colours);
+        let mut left = lines.as_bytes();
+        while !left.is_empty() {
+            match self.stream.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Another process has set the terminal not to block. A caller that tried again would write
+                // the same bytes twice.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(OUTPUT_RETRY_PAUSE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 

@@ -6,8 +6,6 @@
 //!
 //! A client can be in the same loop, without a pipe: its lines then wait in an outbox for its owner.
 
-mod memory;
-mod sent_lines;
 mod wire;
 
 use std::collections::VecDeque;
@@ -21,8 +19,7 @@ use afresh_core::limits::{
 use afresh_core::mcp::frame::Frame;
 use tokio::io::AsyncWrite;
 
-use self::memory::{Buffers, ClientOutbox};
-use self::wire::PeerWire;
+use self::wire::{Buffers, ClientOutbox, PeerWire};
 use crate::os::{PipeReader, PipeWriter};
 use crate::stream::{StreamReader, StreamWriter};
 

@@ -1,21 +1,33 @@
-//! Answers of Linux's kernel: changed files, limits, listeners, unread bytes. `polling.rs` has the same
-//! functions for other systems.
+//! Answers of Linux's kernel: changed files, watched folders, limits, ports and their holders, unread bytes.
+//! `not_linux.rs` has the same functions for other systems. Never reads the content of a watched file.
+//!
+//! [`FolderAlarms`] is what the loop waits on; [`Folders`] says which folders are watched, and may be used on another
+//! thread. Nothing is read while no loop waits: the kernel queues the events, and reports an overflow.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use afresh_core::limits::FOLLOW_POLL_INTERVAL;
+use afresh_core::limits::{FOLLOW_POLL_INTERVAL, WATCHERS_MIN, WATCHES_MIN};
 use nix::errno::Errno;
+use nix::libc::{IN_EXCL_UNLINK, IN_MASK_ADD};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use nix::sys::resource::Resource;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpSocket;
 
 use super::system::limit;
-use super::{PipeWriter, ProcessLimit, Sink, WatchLimits};
+use super::{
+    FolderEvent, PipeWriter, PortHolder, ProcessLimit, Sink, WatchExtent, WatchLimits, WatchRefusal,
+};
 
 /// Lets the kernel say that something changed in a folder.
 pub(crate) struct FileWatch {
@@ -144,4 +156,271 @@ pub(crate) fn unread(pipe: &impl AsFd) -> Option<usize> {
 pub(crate) fn far_end(pipe: &PipeWriter) -> Option<File> {
     let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
     File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()
+}
+
+struct InotifyQueue(Inotify);
+
+impl AsRawFd for InotifyQueue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+/// An event of the kernel about a folder; [`Folders::hear`] decodes it.
+pub(crate) struct FolderAlarm(InotifyEvent);
+
+/// Waits for what happens in the folders.
+pub(crate) struct FolderAlarms(AsyncFd<Arc<InotifyQueue>>);
+
+impl FolderAlarms {
+    /// The events since the last call. Cancel safe.
+    pub(crate) async fn next(&self) -> io::Result<Vec<FolderAlarm>> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match ready.try_io(|queue| Ok(queue.get_ref().0.read_events()?)) {
+                Ok(events) => return Ok(events?.into_iter().map(FolderAlarm).collect()),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+/// The folders that are watched.
+pub(crate) struct Folders {
+    queue: Arc<InotifyQueue>,
+    by_path: BTreeMap<PathBuf, WatchDescriptor>,
+    /// One folder can have several paths, by links and mounts.
+    by_number: BTreeMap<i32, BTreeSet<PathBuf>>,
+}
+
+/// Begins to watch, with no folder yet. Needs a runtime.
+pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), WatchRefusal> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(refusal)?;
+    let queue = Arc::new(InotifyQueue(inotify));
+    // SAFETY: the queue owns its descriptor, never gives it away, and lives as long as `alarms`.
+    #[expect(unsafe_code, reason = "tokio cannot see that the descriptor stays the same")]
+    let alarms = unsafe { AsyncFd::register_with_interest(queue.clone(), Interest::READABLE) };
+    let alarms = alarms.map_err(|error| WatchRefusal::Failed(error.into()))?;
+    let folders = Folders { queue, by_path: BTreeMap::new(), by_number: BTreeMap::new() };
+    Ok((FolderAlarms(alarms), folders))
+}
+
+impl Folders {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.by_path.len()
+    }
+
+    /// Whether a folder is one of them.
+    pub(crate) fn has(&self, folder: &Path) -> bool {
+        self.by_path.contains_key(folder)
+    }
+
+    /// Watches a folder. One that is watched already is watched for more.
+    pub(crate) fn add(&mut self, folder: &Path, extent: WatchExtent) -> Result<(), WatchRefusal> {
+        let itself = AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_ONLYDIR
+            | AddWatchFlags::from_bits_retain(IN_MASK_ADD | IN_EXCL_UNLINK);
+        let flags = match extent {
+            WatchExtent::Itself => itself,
+            // Neither the rights nor the times of a file are asked for: only what is in it counts.
+            WatchExtent::Entries => {
+                itself
+                    | AddWatchFlags::IN_CREATE
+                    | AddWatchFlags::IN_DELETE
+                    | AddWatchFlags::IN_MODIFY
+                    | AddWatchFlags::IN_CLOSE_WRITE
+                    | AddWatchFlags::IN_MOVED_FROM
+                    | AddWatchFlags::IN_MOVED_TO
+            }
+        };
+        let number = self.queue.0.add_watch(folder, flags).map_err(refusal)?;
+        if let Some(old) = self.by_path.insert(folder.to_owned(), number)
+            && old != number
+        {
+            self.leave(old, folder);
+        }
+        self.by_number.entry(number.as_raw()).or_default().insert(folder.to_owned());
+        Ok(())
+    }
+
+    /// Watches only those of which this is true.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Path) -> bool) {
+        let gone: Vec<PathBuf> = self.by_path.keys().filter(|path| !keep(path)).cloned().collect();
+        for path in gone {
+            if let Some(number) = self.by_path.remove(&path) {
+                self.leave(number, &path);
+            }
+        }
+    }
+
+    /// Decodes an alarm.
+    pub(crate) fn hear(&mut self, FolderAlarm(event): FolderAlarm) -> Vec<FolderEvent> {
+        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+            return vec![FolderEvent::Lost];
+        }
+        let number = event.wd.as_raw();
+        if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+            let paths = self.by_number.remove(&number).unwrap_or_default();
+            for path in &paths {
+                if self.by_path.get(path) == Some(&event.wd) {
+                    self.by_path.remove(path);
+                }
+            }
+            return paths.into_iter().map(FolderEvent::Folder).collect();
+        }
+        // Otherwise it is of one that we have left.
+        let paths = self.by_number.get(&number).into_iter().flatten();
+        let is_folder = event.mask.contains(AddWatchFlags::IN_ISDIR);
+        let event = |folder: &PathBuf| match &event.name {
+            Some(name) => {
+                FolderEvent::Entry { folder: folder.clone(), name: name.clone(), is_folder }
+            }
+            None => FolderEvent::Folder(folder.clone()),
+        };
+        paths.map(event).collect()
+    }
+
+    fn leave(&mut self, number: WatchDescriptor, path: &Path) {
+        let Some(paths) = self.by_number.get_mut(&number.as_raw()) else { return };
+        paths.remove(path);
+        if paths.is_empty() {
+            self.by_number.remove(&number.as_raw());
+            // It fails where the folder is gone, and the watch with it.
+            self.queue.0.rm_watch(number).ok();
+        }
+    }
+}
+
+fn refusal(errno: Errno) -> WatchRefusal {
+    let raise = |name: &str, number: u64| {
+        format!(
+            "run `sudo sysctl fs.inotify.{name}={number}`, and put it into `/etc/sysctl.d/` to keep it"
+        )
+    };
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => WatchRefusal::Gone,
+        Errno::ENOSPC => WatchRefusal::Limit {
+            what: "this user may watch no more folders",
+            hint: raise("max_user_watches", raised("max_user_watches", WATCHES_MIN)),
+        },
+        Errno::EMFILE => WatchRefusal::Limit {
+            what: "this user may have no more watchers",
+            hint: raise("max_user_instances", raised("max_user_instances", WATCHERS_MIN)),
+        },
+        errno => WatchRefusal::Failed(errno.into()),
+    }
+}
+
+/// Four times what the kernel grants now.
+fn raised(name: &str, min: u64) -> u64 {
+    let text = fs::read_to_string(format!("/proc/sys/fs/inotify/{name}"));
+    let now = text.ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+    now.saturating_mul(4).max(min)
+}
+
+/// Whether holders of ports are told by process.
+#[cfg(test)]
+pub(crate) const TELLS_HOLDERS: bool = true;
+
+/// The process that listens where a service wants to; none where the port is free.
+pub(crate) fn holder_of(wanted: SocketAddr) -> Option<PortHolder> {
+    if can_bind(wanted) {
+        return None;
+    }
+    // What cannot be had may be refused for another reason: only one that listens counts.
+    let inode = ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| {
+        let text = fs::read_to_string(table).ok()?;
+        let mut listeners = text.lines().skip(1).filter_map(listener);
+        listeners.find(|(local, _)| hinders(*local, wanted)).map(|(_, inode)| inode.to_owned())
+    })?;
+    Some(PortHolder { process: process_with(&format!("socket:[{inode}]")) })
+}
+
+/// Whether the address can be had as a server would have it, which does not mind what is left of
+/// earlier connections. Much faster than to read what all sockets do.
+fn can_bind(wanted: SocketAddr) -> bool {
+    let made = match wanted {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    };
+    made.and_then(|made| made.set_reuseaddr(true).and_then(|()| made.bind(wanted))).is_ok()
+}
+
+/// The address and the inode in a line of the kernel's table, if it is of one that listens.
+fn listener(line: &str) -> Option<(SocketAddr, &str)> {
+    const LISTENS: &str = "0A";
+    let mut fields = line.split_whitespace();
+    let (address, port) = fields.nth(1)?.split_once(':')?;
+    if fields.nth(1)? != LISTENS {
+        return None;
+    }
+    let inode = fields.nth(5)?;
+    let words: Vec<[u8; 4]> = (0..address.len() / 8)
+        .map(|at| u32::from_str_radix(&address[at * 8..at * 8 + 8], 16).map(u32::to_ne_bytes))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let ip = match words[..] {
+        [word] => IpAddr::V4(Ipv4Addr::from(word)),
+        [..] => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(words.concat()).ok()?)),
+    };
+    Some((SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?), inode))
+}
+
+/// Whether one that listens there keeps another from listening here.
+fn hinders(local: SocketAddr, wanted: SocketAddr) -> bool {
+    let is_any = |address: SocketAddr| address.ip().is_unspecified();
+    let covers =
+        |wide: SocketAddr, narrow: SocketAddr| is_any(wide) && (wide.is_ipv6() || narrow.is_ipv4());
+    let is_same = local.ip() == wanted.ip() || covers(local, wanted) || covers(wanted, local);
+    local.port() == wanted.port() && is_same
+}
+
+/// A process of ours that has something open; others do not show theirs.
+fn process_with(open: &str) -> Option<(u32, Vec<String>)> {
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pid = pids.find(|pid| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.any(|link| link.as_os_str() == open)
+    })?;
+    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    Some((pid, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line = "   0: 0100007F:1000 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 100 0 0 10 0";
+        assert_eq!(listener(line), Some(("127.0.0.1:4096".parse().unwrap(), "4711")));
+        let line = "   1: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 12 1";
+        assert_eq!(listener(line), Some(("[::1]:8080".parse().unwrap(), "12")));
+        let time_wait = "   2: 0100007F:1000 0100007F:D431 06 0:0 03:00000F3C 0 0 0 0 3";
+        for other in [time_wait, "", "x", "0: zz:zz", "0: 0100007F:1000 0:0 0A"] {
+            assert_eq!(listener(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn some_addresses_cover_others() {
+        let cases = [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "10.0.0.1:80", false),
+            ("0.0.0.0:80", "10.0.0.1:80", true),
+            ("10.0.0.1:80", "0.0.0.0:80", true),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+        ];
+        for (local, wanted, hinders_it) in cases {
+            let found = hinders(local.parse().unwrap(), wanted.parse().unwrap());
+            assert_eq!(found, hinders_it, "{local} {wanted}");
+        }
+    }
 }

@@ -1,36 +1,22 @@
 //! The operating systems, apart from processes: the same functions for each.
 //!
-//! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
-//! `linux.rs`, `inotify.rs` and `ports.rs`; `polling.rs`, `no_folders.rs` and `no_ports.rs` do without. `streams.rs` has our own
-//! stdin and stdout on Unix, `job.rs` what shells do to jobs. Nothing outside of here and `process/` names a system, and
-//! nothing in here decides.
-
-#[cfg(target_os = "linux")]
-#[path = "inotify.rs"]
-mod folders;
-#[cfg(not(target_os = "linux"))]
-#[path = "no_folders.rs"]
-mod folders;
-#[cfg(target_os = "linux")]
-#[path = "linux.rs"]
-mod kernel;
-#[cfg(not(target_os = "linux"))]
-#[path = "polling.rs"]
-mod kernel;
-#[cfg(target_os = "linux")]
-mod ports;
-#[cfg(not(target_os = "linux"))]
-#[path = "no_ports.rs"]
-mod ports;
+//! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in `linux.rs`;
+//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `dispositions.rs` the signals that we
+//! ignore, `job_control.rs` what shells do to jobs. Nothing outside of here and `process/` names a system, and nothing
+//! in here decides.
 
 #[cfg(unix)]
 pub(crate) mod dispositions;
 #[cfg(unix)]
-mod job;
-#[cfg(windows)]
-#[path = "no_job.rs"]
-mod job;
-
+mod job_control;
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod kernel;
+#[cfg(not(target_os = "linux"))]
+#[path = "not_linux.rs"]
+mod kernel;
+#[cfg(unix)]
+mod streams;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod system;
@@ -38,45 +24,16 @@ mod system;
 #[path = "windows.rs"]
 mod system;
 
-#[cfg(unix)]
-mod streams;
-#[cfg(windows)]
-use self::system as streams;
-
-#[cfg(unix)]
-#[path = "unix_socket.rs"]
-mod socket;
-#[cfg(windows)]
-#[path = "windows_socket.rs"]
-mod socket;
-
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-pub(crate) use self::folders::{FolderAlarm, FolderAlarms, Folders, watch_folders};
-pub(crate) use self::job::Jobs;
-pub use self::job::{is_in_front, next_keys, suspend};
-pub(crate) use self::kernel::{
-    FileWatch, listener_of, processes_limit, processes_with, watch_limits,
-};
 #[cfg(unix)]
-pub(crate) use self::kernel::{far_end, unread};
-#[cfg(test)]
-pub(crate) use self::ports::TELLS_HOLDERS;
-pub(crate) use self::ports::holder_of;
-pub(crate) use self::socket::{
-    NotifySocket, SOCKET_PATH_BYTES_MAX, SocketListener, connect, is_own_peer, runtime_folders,
-};
-pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout, settle_memory};
-pub(crate) use self::system::{
-    FileId, PipeReader, PipeWriter, Signals, Sink, can_write, create_private, cut, file_kind,
-    free_bytes, host_name, is_at_path, is_open_to_all, keep_owner, leave_alone, make_private,
-    manager, monotonic_micros, not_ours_alone, notification, open_files_limit, open_to_append,
-    open_to_read, own_temporary_folder, random_bytes, read_exact_at, settings_folder, stderr,
-    stdout, sync_folder, wait_for_stdin, write_now,
-};
-pub use self::system::{HOME_VARIABLE, detach, is_variable, leave_session, program_in};
+pub use self::job_control::*;
+pub(crate) use self::kernel::*;
+#[cfg(unix)]
+pub(crate) use self::streams::*;
+pub use self::system::*;
 
 /// A signal to a supervisor, by its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
-//! Windows: the same functions as `unix.rs`. It compiles, and has not been run yet.
+//! Windows: the same functions as `unix.rs` and `job_control.rs`. It compiles, and has not been run yet. There are no
+//! sockets with a path yet: named pipes will take their place. There is no job control.
 
 #![expect(unsafe_code, reason = "std does not give all of it")]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::os::windows::io::{AsHandle, AsRawHandle, FromRawHandle};
@@ -19,7 +20,7 @@ use tokio::net::windows::named_pipe::NamedPipeServer;
 use tokio::signal::windows::{
     CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
 };
-use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::Foundation::{INVALID_HANDLE_VALUE, WAIT_OBJECT_0};
 use windows_sys::Win32::Security::Cryptography::{
     BCRYPT_USE_SYSTEM_PREFERRED_RNG, BCryptGenRandom,
 };
@@ -28,9 +29,12 @@ use windows_sys::Win32::Storage::FileSystem::{
     FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE,
     FILE_WRITE_DATA, GetDiskFreeSpaceExW, GetFileInformationByHandle, GetFileType, ReOpenFile,
 };
-use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
+use windows_sys::Win32::System::Console::{GetStdHandle, STD_INPUT_HANDLE};
+use windows_sys::Win32::System::Threading::{
+    CREATE_NEW_PROCESS_GROUP, INFINITE, WaitForSingleObject,
+};
 
-use super::{FileKind, ProcessLimit, SignalRequest};
+use super::{FileKind, Job, Keys, ProcessLimit, SignalRequest, Stopped};
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The variable that names the user's folder.
@@ -312,3 +316,83 @@ pub fn leave_session() -> io::Result<()> {
 
 /// The system takes back what is not used.
 pub(crate) fn settle_memory() {}
+
+/// One end of a connection.
+pub(crate) type SocketStream = tokio::io::DuplexStream;
+
+/// The longest path of a socket.
+pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A socket that others connect to.
+#[derive(Debug)]
+pub(crate) struct SocketListener;
+
+impl SocketListener {
+    pub(crate) fn bind(_path: &Path, _unnamed: &Path) -> io::Result<Self> {
+        Err(unsupported())
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<SocketStream> {
+        std::future::pending().await
+    }
+}
+
+pub(crate) async fn connect(_path: &Path) -> io::Result<SocketStream> {
+    Err(unsupported())
+}
+
+pub(crate) fn is_own_peer(_stream: &SocketStream) -> bool {
+    false
+}
+
+pub(crate) fn runtime_folders(_xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {
+    Vec::new()
+}
+
+/// The socket of systemd, of which there is none here.
+pub(crate) struct NotifySocket;
+
+impl NotifySocket {
+    pub(crate) fn open(_place: &OsStr) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn send(&self, _words: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+fn unsupported() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "control sockets are not there on Windows yet")
+}
+
+/// Hears nothing.
+pub(crate) struct Jobs;
+
+impl Jobs {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) async fn next(&mut self) -> Job {
+        std::future::pending().await
+    }
+}
+
+/// No shell could continue us.
+pub fn suspend(_stopped: Stopped) -> io::Result<()> {
+    Ok(())
+}
+
+/// Whether there is a terminal.
+pub fn is_in_front() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Waits until something happened on the console, however long that takes: nothing there is undecided.
+pub fn next_keys(_wait_max: Option<Duration>) -> Keys {
+    // SAFETY: the handle is that of our stdin, and stays open.
+    #[expect(unsafe_code, reason = "the standard library cannot wait without reading")]
+    let waited = unsafe { WaitForSingleObject(GetStdHandle(STD_INPUT_HANDLE), INFINITE) };
+    if waited == WAIT_OBJECT_0 { Keys::Console } else { Keys::Gone }
+}

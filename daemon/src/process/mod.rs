@@ -32,57 +32,8 @@
 //! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
 mod spawn_error;
-mod usage;
-
-#[cfg(target_os = "linux")]
-mod cgroup;
 #[cfg(unix)]
-mod frames;
-#[cfg(unix)]
-mod guardian;
-#[cfg(unix)]
-mod guardians;
-#[cfg(unix)]
-mod handover_folder;
-#[cfg(unix)]
-mod handover_in;
-#[cfg(unix)]
-mod handover_listener;
-#[cfg(unix)]
-mod handover_out;
-#[cfg(unix)]
-mod handover_protocol;
-#[cfg(unix)]
-mod held_output;
-#[cfg(unix)]
-mod host;
-#[cfg(unix)]
-mod output_spool;
-#[cfg(unix)]
-mod socket_task;
-#[cfg(target_os = "linux")]
-mod spawn;
-#[cfg(unix)]
-mod stdio;
-#[cfg(unix)]
-mod sweep;
-#[cfg(unix)]
-mod tree;
-#[cfg(unix)]
-mod warden;
-#[cfg(unix)]
-mod warden_link;
-#[cfg(unix)]
-mod wire;
-
-#[cfg(windows)]
-mod no_handover;
-#[cfg(target_os = "linux")]
-#[path = "linux.rs"]
-mod os;
-#[cfg(all(unix, not(target_os = "linux")))]
-#[path = "macos.rs"]
-mod os;
+mod unix;
 #[cfg(windows)]
 mod windows;
 
@@ -95,36 +46,18 @@ use afresh_core::audit::redact::redact_args;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
+#[cfg(unix)]
+use self::unix as system;
+#[cfg(windows)]
+use self::windows as system;
 use crate::os::is_variable;
 
-#[cfg(unix)]
-pub(crate) use self::handover_folder::abandoned_warden;
-#[cfg(unix)]
-pub(crate) use self::handover_in::{AdoptedInstance, AdoptedStdio, Entered};
-#[cfg(unix)]
-pub(crate) use self::host::{Processes, StartError};
-#[cfg(windows)]
-pub(crate) use self::no_handover::{
-    AdoptedInstance, AdoptedStdio, Entered, SpoolReader, abandoned_warden,
+pub(crate) use self::system::{
+    AdoptedInstance, AdoptedStdio, Entered, InstanceStdio, MECHANISM, Processes, SpoolReader,
+    StartError, abandoned_warden, cpu_time_of_tree, ignore_in_supervisor, is_alive, kill_one,
+    memory_of_tree, own_cgroup, own_executable, own_usage, run_warden, terminate_one,
+    usage_of_trees,
 };
-#[cfg(unix)]
-pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
-#[cfg(unix)]
-pub(crate) use self::output_spool::SpoolReader;
-#[cfg(unix)]
-pub(crate) use self::stdio::InstanceStdio;
-#[cfg(unix)]
-pub(crate) use self::tree::{is_alive, kill_one, terminate_one};
-pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
-#[cfg(unix)]
-pub(crate) use self::warden::run as run_warden;
-#[cfg(windows)]
-pub(crate) use self::windows::{
-    InstanceStdio, MECHANISM, Processes, StartError, ignore_in_supervisor, is_alive, kill_one,
-    own_cgroup, own_executable, run_warden, terminate_one,
-};
-#[cfg(unix)]
-pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 
 /// The end of the output of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,4 +198,21 @@ pub struct AbandonedWarden {
     pub instances: u64,
     /// For how long it has had no supervisor.
     pub alone: Duration,
+}
+
+/// Memory and processor time of processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TreeUsage {
+    /// Memory that is resident. What several processes share is counted for each of them, so
+    /// this can be more than they hold together.
+    pub(crate) memory_bytes: u64,
+    /// Processor time since their start, with that of their children that have ended.
+    pub(crate) cpu_time: Duration,
+}
+
+impl TreeUsage {
+    fn add(&mut self, other: Self) {
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! There is no warden and no guardian. A job holds all that its processes start, none of them can
 //! leave it, and the system ends all of them when the last handle of the job is closed, be it
-//! because afresh was killed. `host.rs` has the same functions for the other systems.
+//! because afresh was killed. `unix/` has the same functions for the other systems.
+//! Nothing outlives its supervisor here: there is no handover.
 
 #![expect(unsafe_code, reason = "job objects have no safe face")]
 
@@ -11,11 +12,12 @@ use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::time::Duration;
 
-use afresh_core::definition::StopSignal;
+use afresh_core::definition::{OnSupervisorDeath, StopSignal};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{SWEEP_MAX, SWEEP_PAUSE};
 use afresh_core::service::{Exit, SpawnFailure};
@@ -40,8 +42,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::spawn_error::explain;
-use super::usage::TreeUsage;
-use super::{Command, OutputEnd, Remains, Report};
+use super::{AbandonedWarden, Command, OutputEnd, Remains, Report, TreeUsage};
 
 /// The mechanism that keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "job object: all that a service starts ends with afresh";
@@ -369,4 +370,111 @@ unsafe fn owned(handle: RawHandle) -> io::Result<OwnedHandle> {
 
 fn done(result: i32) -> io::Result<()> {
     if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The process layer of a supervisor that begins.
+pub(crate) struct Entered {
+    pub(crate) processes: Processes,
+    pub(crate) instances: Vec<AdoptedInstance>,
+    pub(crate) notices: Vec<String>,
+}
+
+/// An instance that another supervisor has started: there is none here.
+pub(crate) enum AdoptedInstance {}
+
+impl AdoptedInstance {
+    pub(crate) fn service(&self) -> &str {
+        match *self {}
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        match *self {}
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        match *self {}
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        match *self {}
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        match *self {}
+    }
+}
+
+/// The output of an adopted instance.
+pub(crate) struct AdoptedStdio {
+    pub(crate) stdio: InstanceStdio,
+    pub(crate) earlier: [SpoolReader; 2],
+}
+
+/// The spooled output of an instance: there is none here.
+pub(crate) enum SpoolReader {}
+
+impl SpoolReader {
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, SpoolProgress)> {
+        match *self {}
+    }
+}
+
+/// The progress of a stream with a chunk.
+pub(crate) enum SpoolProgress {}
+
+impl SpoolProgress {
+    pub(crate) fn note(self) {
+        match self {}
+    }
+}
+
+/// No warden outlives its supervisor here.
+pub(crate) fn abandoned_warden(_folder: &Path) -> Option<AbandonedWarden> {
+    None
+}
+
+impl Processes {
+    /// Sets up the process layer. All that a supervisor before had started went with it.
+    pub(crate) async fn enter(
+        _folder: &Path,
+        on_death: OnSupervisorDeath,
+    ) -> Result<Entered, StartError> {
+        match on_death {
+            OnSupervisorDeath::Keep => Err(StartError::CannotKeep),
+            OnSupervisorDeath::Kill => Ok(Entered {
+                processes: Self::start()?,
+                instances: Vec::new(),
+                notices: Vec::new(),
+            }),
+        }
+    }
+
+    /// There is nothing to take.
+    pub(crate) fn take(
+        &mut self,
+        _service: ServiceId,
+        instance: AdoptedInstance,
+    ) -> io::Result<AdoptedStdio> {
+        match instance {}
+    }
+
+    /// No supervisor will come after us, so there is nothing to tell it.
+    pub(crate) fn introduce(&mut self, _service: ServiceId, _name: &str) {}
+
+    /// See [`Self::introduce`].
+    pub(crate) fn mark(&mut self, _service: ServiceId, _current: Option<Generation>) {}
+
+    /// See [`Self::introduce`].
+    pub(crate) fn hold_stdin(&mut self) {}
+
+    /// See [`Self::introduce`].
+    pub(crate) fn close_stdin(&self, _service: ServiceId, _generation: Generation) {}
 }

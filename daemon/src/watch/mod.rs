@@ -4,10 +4,7 @@
 //! look, and a look runs on a thread that ends with it. Where the kernel cannot tell, all files are
 //! looked at every so often.
 
-mod file;
 mod ignore_rules;
-mod notice;
-mod path_resolution;
 mod scan;
 
 use std::io;
@@ -16,15 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use afresh_core::limits::WATCH_POLL_INTERVAL;
-use afresh_core::time::Time;
+use afresh_core::limits::{
+    WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX, WATCH_POLL_INTERVAL,
+};
+use afresh_core::text::harmless;
+use afresh_core::time::{Time, show_duration};
 use afresh_core::watch::{Effect, Input, ScanScope, Watcher};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use self::file::stamp;
-use self::notice::WatchNotice;
-use self::scan::{ScanOutcome, Scanner};
+use self::scan::{ScanOutcome, Scanner, stamp};
 use crate::os::{FolderAlarm, FolderAlarms, Folders, WatchRefusal, watch_folders};
 
 /// Why a path cannot be watched.
@@ -229,6 +227,56 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Something is not watched, or not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WatchNotice {
+    TooManyFiles,
+    TooManyFolders,
+    TooDeep,
+    /// What the system says, and what to do.
+    Refused(String),
+}
+
+impl WatchNotice {
+    pub(super) fn refused(folder: &Path, refusal: &WatchRefusal) -> Self {
+        Self::Refused(match refusal {
+            WatchRefusal::Limit { what, hint } => format!("{what}: {hint}"),
+            WatchRefusal::Failed(error) => {
+                format!("`{}` cannot be watched: {error}", harmless(&folder.to_string_lossy()))
+            }
+            WatchRefusal::Gone | WatchRefusal::Unsupported => return Self::Refused(String::new()),
+        })
+    }
+
+    /// Whether two are the same for the user: one folder that is refused stands for all.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// Empty where there is nothing to say: the system never watches anything.
+    pub(super) fn text(&self) -> String {
+        let instead = format!(
+            "all watched files are looked at every {} instead",
+            show_duration(WATCH_POLL_INTERVAL)
+        );
+        match self {
+            Self::TooManyFiles => format!(
+                "more than {WATCH_FILES_MAX} files are to be watched: changes of the others are not \
+                 seen; watch a smaller folder, or add to `.ignore` what does not matter"
+            ),
+            Self::TooManyFolders => format!(
+                "more than {WATCH_FOLDERS_MAX} folders are to be watched: {instead}; watch a smaller \
+                 folder, or add to `.ignore` what does not matter"
+            ),
+            Self::TooDeep => format!(
+                "folders more than {WATCH_DEPTH_MAX} deep are not watched; watch one of them itself"
+            ),
+            Self::Refused(why) if why.is_empty() => String::new(),
+            Self::Refused(why) => format!("{instead}: {why}"),
+        }
     }
 }
 

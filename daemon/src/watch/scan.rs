@@ -4,22 +4,29 @@
 //! Blocks, so it runs on a thread of its own and owns what it needs meanwhile. A folder is watched
 //! before it is read: what is written into it later is told by the kernel, what was there is found.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use afresh_core::limits::{WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX};
+use afresh_core::limits::{
+    WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX, WATCH_READ_BYTES_MAX,
+};
 use afresh_core::time::Stamp;
-use afresh_core::watch::{Fingerprints, ScanScope, is_noise, is_rules_file};
+use afresh_core::watch::{
+    ContentHash, FileFingerprint, Fingerprints, ScanScope, is_noise, is_rules_file,
+};
 
-use super::file::{FileReading, look_at};
+use super::WatchNotice;
 use super::ignore_rules::Rules;
-use super::notice::WatchNotice;
-use super::path_resolution::Route;
-use crate::os::{FolderEvent, Folders, WatchExtent, WatchRefusal};
+use crate::os::{
+    FileKind, FolderEvent, Folders, WatchExtent, WatchRefusal, file_kind, open_to_read,
+};
 
 /// The state of all that is watched.
 pub(super) struct Scanner {
@@ -362,4 +369,169 @@ impl Scanner {
             }
         }
     }
+}
+
+/// Some file systems know only every second one.
+const TIME_GRAIN: Duration = Duration::from_secs(2);
+
+/// Whether a file is read even though its length and time are as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileReading {
+    Always,
+    IfNew,
+}
+
+/// Looks at a file. None where it is gone, or neither a file nor a link.
+pub(super) fn look_at(
+    real: &Path,
+    shown: &Path,
+    prints: &Fingerprints,
+    reading: FileReading,
+    cancelled: &AtomicBool,
+) -> Option<FileFingerprint> {
+    let own = fs::symlink_metadata(real).ok()?;
+    if own.is_symlink() {
+        // What a link leads to counts if it is a file; otherwise where it leads to.
+        return match fs::metadata(real) {
+            Ok(target) if target.is_file() => {
+                of_file(real, shown, &target, prints, reading, cancelled)
+            }
+            _ => of_link(real),
+        };
+    }
+    own.is_file().then(|| of_file(real, shown, &own, prints, reading, cancelled))?
+}
+
+fn of_file(
+    real: &Path,
+    shown: &Path,
+    metadata: &Metadata,
+    prints: &Fingerprints,
+    reading: FileReading,
+    cancelled: &AtomicBool,
+) -> Option<FileFingerprint> {
+    let (bytes, modified) = (metadata.len(), metadata.modified().ok());
+    let stamp = modified.and_then(stamp);
+    if reading == FileReading::IfNew
+        && let Some(known) = prints.unchanged(shown, bytes, stamp)
+    {
+        return Some(known);
+    }
+    let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+    let is_fresh = age.is_none_or(|age| age < TIME_GRAIN);
+    let content = match bytes {
+        0..=WATCH_READ_BYTES_MAX => match hash(real, cancelled) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => ContentHash::Unread,
+        },
+        _ => ContentHash::Unread,
+    };
+    Some(FileFingerprint { bytes, modified: stamp, content, is_fresh })
+}
+
+fn of_link(real: &Path) -> Option<FileFingerprint> {
+    let target = fs::read_link(real).ok()?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(target.as_os_str().as_encoded_bytes());
+    let content = ContentHash::Content(hasher.finish());
+    Some(FileFingerprint { bytes: 0, modified: None, content, is_fresh: true })
+}
+
+/// The hash of what is in a file: fast, and the same in every process.
+fn hash(path: &Path, cancelled: &AtomicBool) -> io::Result<ContentHash> {
+    let file = open_to_read(path)?;
+    if file_kind(&file)? != FileKind::Regular {
+        return Ok(ContentHash::Unread);
+    }
+    let mut hasher = DefaultHasher::new();
+    let mut chunk = vec![0; 64 * 1024];
+    // It may grow while it is read.
+    let mut file = file.take(WATCH_READ_BYTES_MAX + 1);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(ContentHash::Content(hasher.finish())),
+            Ok(length) => hasher.write(&chunk[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if cancelled.load(Ordering::Relaxed) {
+            return Ok(ContentHash::Unread);
+        }
+    }
+}
+
+pub(super) fn stamp(time: SystemTime) -> Option<Stamp> {
+    time.duration_since(UNIX_EPOCH).ok().map(Stamp::since_unix_epoch)
+}
+
+/// As many links in a row as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// The way to a path.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Route {
+    /// The folders that it leads through, without links.
+    pub(super) folders: Vec<PathBuf>,
+    /// The names that decide where it ends, each with its folder: links, the last one, or the first
+    /// that is not there.
+    pub(super) signs: Vec<(PathBuf, OsString)>,
+    /// Its end; none where there is no file.
+    pub(super) end: Option<PathBuf>,
+}
+
+impl Route {
+    /// Follows an absolute path.
+    pub(super) fn to(path: &Path) -> Self {
+        let mut route = Self::default();
+        let mut place = PathBuf::new();
+        let mut links = 0;
+        let mut parts: VecDeque<OsString> = split(path).collect();
+        while let Some(part) = parts.pop_front() {
+            match Path::new(&part).components().next() {
+                Some(Component::Normal(name)) => {
+                    let next = place.join(name);
+                    let found = fs::symlink_metadata(&next);
+                    let is_link = found.as_ref().is_ok_and(Metadata::is_symlink);
+                    route.pass(&place, name, is_link || found.is_err() || parts.is_empty());
+                    if found.is_err() {
+                        return route;
+                    }
+                    if !is_link {
+                        place = next;
+                        continue;
+                    }
+                    links += 1;
+                    let Ok(target) = fs::read_link(&next) else { return route };
+                    if links > LINKS_MAX {
+                        return route;
+                    }
+                    for part in split(&target).collect::<Vec<_>>().into_iter().rev() {
+                        parts.push_front(part);
+                    }
+                }
+                Some(Component::ParentDir) => {
+                    place.pop();
+                }
+                Some(Component::CurDir) | None => {}
+                // A root or a drive: what came before does not count.
+                Some(start) => place.push(start),
+            }
+        }
+        route.end = Some(place);
+        route
+    }
+
+    fn pass(&mut self, folder: &Path, name: &OsStr, decides: bool) {
+        if !self.folders.iter().any(|known| known == folder) {
+            self.folders.push(folder.to_owned());
+        }
+        if decides {
+            self.signs.push((folder.to_owned(), name.to_owned()));
+        }
+    }
+}
+
+fn split(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().map(|part| part.as_os_str().to_owned())
 }

@@ -1,32 +1,60 @@
-//! The supervisor's end of the process layer: composes the connection to the warden, the table of guardians,
-//! the sweep after lost ones and the handover to the next supervisor. Driven by the loops, which get a
-//! [`Report`] from each call of [`Processes::next`]. Never decides about restarts.
+//! The process layer on Linux and macOS, the supervisor's end: the connection to the warden, the pipes of instances,
+//! and the table of guardians, the sweep after lost ones and the handover to the next supervisor, which are files of
+//! their own. Driven by the loops, which get a [`Report`] from each call of [`Processes::next`]. Never decides about
+//! restarts, and never waits for the warden.
+
+mod guardian;
+mod guardian_table;
+mod handover;
+mod messages;
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod os;
+#[cfg(not(target_os = "linux"))]
+#[path = "macos.rs"]
+mod os;
+mod output_spool;
+mod socket_task;
+mod tree;
+mod usage;
+mod warden;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command as StdCommand, Stdio as Null};
 
 use afresh_core::definition::{OnSupervisorDeath, StopSignal};
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{PREDECESSOR_GRACE, PREDECESSOR_WAIT, SWEEP_PAUSE};
+use afresh_core::limits::{PREDECESSOR_GRACE, PREDECESSOR_WAIT, SWEEP_PAUSE, WARDEN_LIFE_MIN};
 use afresh_core::service::SpawnFailure;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::frames::{GuardianOrder, Launch, WardenOrder, WardenReport};
-use super::guardians::{GuardianHandle, GuardianKey, Guardians};
-use super::handover_folder::{HandoverFolder, end_kept, wait_until_free};
-use super::handover_in::{AdoptedInstance, AdoptedStdio, Entered, adopt};
-use super::handover_out::Handover;
-use super::handover_protocol::WardenConnection;
-use super::socket_task::{PeerMessage, SocketTasks};
+use self::guardian_table::{GuardianHandle, GuardianKey, Guardians};
+pub(crate) use self::handover::{AdoptedInstance, AdoptedStdio, Entered};
+use self::handover::{
+    Handover, HandoverFolder, WardenConnection, adopt, end_kept, wait_until_free,
+};
+use self::messages::{FrameReader, GuardianOrder, Launch, WardenOrder, WardenReport};
+use self::socket_task::{Peer, PeerMessage, SocketTasks};
+use self::tree::Sweep;
 use super::spawn_error::explain;
-use super::stdio::{InstanceStdio, pipes};
-use super::sweep::Sweep;
-use super::warden_link::WardenLink;
-use super::{AdoptError, Command, HandoverFolderError, OutputEnd, Report, os};
+use super::{AdoptError, Command, HandoverFolderError, OutputEnd, Report};
+
+pub(crate) use self::handover::abandoned_warden;
+pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
+pub(crate) use self::output_spool::SpoolReader;
+pub(crate) use self::tree::{is_alive, kill_one, terminate_one};
+pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
+pub(crate) use self::warden::run as run_warden;
+pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 
 /// An error of the setup of the process layer.
 #[derive(Debug, thiserror::Error)]
@@ -113,12 +141,12 @@ impl Processes {
         Ok(Entered { processes: processes.with_warden()?, instances: Vec::new(), notices })
     }
 
-    pub(super) fn without_warden() -> Result<Self, StartError> {
+    fn without_warden() -> Result<Self, StartError> {
         // Without it a killed warden's guardians would go to init: less, but not nothing.
         os::adopt_orphans().ok();
         Ok(Self {
             sockets: SocketTasks::new(),
-            warden: WardenLink::new(os::own_executable().map_err(StartError::Executable)?),
+            warden: WardenLink::new(own_executable().map_err(StartError::Executable)?),
             guardians: Guardians::default(),
             sweep: Sweep::new(),
             handover: None,
@@ -136,7 +164,7 @@ impl Processes {
     }
 
     /// Becomes the supervisor of a warden that another one has started.
-    pub(super) fn join(
+    fn join(
         &mut self,
         warden: WardenConnection,
         handover: Handover,
@@ -352,4 +380,112 @@ fn raise_open_files() -> Option<(u64, u64)> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok()?;
     Some((soft, hard))
+}
+
+/// The connection to the warden; there is none after it was killed.
+struct WardenLink {
+    exe: PathBuf,
+    warden: Option<Warden>,
+}
+
+struct Warden {
+    pid: Pid,
+    peer: Peer,
+    since: Instant,
+    /// Another supervisor started it: it is no child of this process.
+    is_foreign: bool,
+}
+
+/// A warden that was killed.
+struct LostWarden {
+    /// Its process, where it is a child of this one and has to be reaped.
+    child: Option<Pid>,
+    /// It lived so shortly that the next one waits until it is needed.
+    was_short_lived: bool,
+}
+
+impl WardenLink {
+    const fn new(exe: PathBuf) -> Self {
+        Self { exe, warden: None }
+    }
+
+    fn exe(&self) -> &Path {
+        &self.exe
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.warden.as_ref().map(|warden| warden.pid)
+    }
+
+    const fn is_connected(&self) -> bool {
+        self.warden.is_some()
+    }
+
+    /// Starts a warden, and tells it to outlive this process where services do.
+    fn start(&mut self, sockets: &mut SocketTasks, handover: Option<&Handover>) -> io::Result<()> {
+        let (ours, theirs) = StdStream::pair()?;
+        let mut command = StdCommand::new(&self.exe);
+        command.arg0("afresh").arg(super::WARDEN_COMMAND).env_clear().current_dir("/");
+        // Its end of our stderr would keep the reader of ours waiting.
+        command.stdin(OwnedFd::from(theirs)).stdout(Null::null()).stderr(Null::null());
+        if let Some(handover) = handover {
+            // Inherited at once: there is no moment in which the lock is free.
+            command.stdout(handover.lock()?);
+        }
+        let child = command.spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let peer = sockets.open_warden(pid, ours, FrameReader::default())?;
+        if let Some((order, listener)) = handover.map(Handover::keep_order).transpose()?.flatten() {
+            peer.send(&order, vec![listener]);
+        }
+        self.warden = Some(Warden { pid, peer, since: Instant::now(), is_foreign: false });
+        Ok(())
+    }
+
+    /// Takes over the warden of another supervisor.
+    fn adopt(&mut self, pid: Pid, peer: Peer) {
+        self.warden = Some(Warden { pid, peer, since: Instant::now(), is_foreign: true });
+    }
+
+    /// Sends an order, where there is a warden.
+    fn send(&self, order: &WardenOrder, fds: Vec<OwnedFd>) {
+        if let Some(warden) = &self.warden {
+            warden.peer.send(order, fds);
+        }
+    }
+
+    /// The socket of this warden is at its end. None where it is not the current one.
+    fn lose(&mut self, pid: Pid) -> Option<LostWarden> {
+        let lost = self.warden.take_if(|warden| warden.pid == pid)?;
+        Some(LostWarden {
+            child: (!lost.is_foreign).then_some(pid),
+            was_short_lived: lost.since.elapsed() < WARDEN_LIFE_MIN && !lost.is_foreign,
+        })
+    }
+
+    /// Closes the connection. Returns the process.
+    fn close(&mut self) -> Option<Pid> {
+        self.warden.take().map(|warden| warden.pid)
+    }
+}
+
+/// Our ends of an instance's pipes.
+#[derive(Debug)]
+pub(crate) struct InstanceStdio {
+    pub(crate) stdin: pipe::Sender,
+    pub(crate) stdout: pipe::Receiver,
+    pub(crate) stderr: pipe::Receiver,
+}
+
+/// Our ends, and theirs in the order stdin, stdout, stderr.
+fn pipes() -> io::Result<(InstanceStdio, Vec<OwnedFd>)> {
+    let (their_stdin, our_stdin) = os::pipe()?;
+    let (our_stdout, their_stdout) = os::pipe()?;
+    let (our_stderr, their_stderr) = os::pipe()?;
+    let ours = InstanceStdio {
+        stdin: pipe::Sender::from_owned_fd(our_stdin)?,
+        stdout: pipe::Receiver::from_owned_fd(our_stdout)?,
+        stderr: pipe::Receiver::from_owned_fd(our_stderr)?,
+    };
+    Ok((ours, vec![their_stdin, their_stdout, their_stderr]))
 }

@@ -7,22 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Memory and processor time of processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TreeUsage {
-    /// Memory that is resident. What several processes share is counted for each of them, so
-    /// this can be more than they hold together.
-    pub(crate) memory_bytes: u64,
-    /// Processor time since their start, with that of their children that have ended.
-    pub(crate) cpu_time: Duration,
-}
+use nix::unistd::{Pid, getpid};
 
-impl TreeUsage {
-    fn add(&mut self, other: Self) {
-        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
-        self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
-    }
-}
+use super::os;
+use super::tree::below;
+use crate::process::TreeUsage;
 
 /// The memory that a process and all its descendants hold; none where it is gone, or the system does
 /// not tell.
@@ -56,20 +45,14 @@ struct ProcessTable {
 }
 
 impl ProcessTable {
-    #[cfg(unix)]
     fn read() -> Option<Self> {
         let mut table = Self::default();
-        for (pid, parent, usage) in super::os::table()? {
+        for (pid, parent, usage) in os::table()? {
             let (pid, parent) = (pid.as_raw().cast_unsigned(), parent.as_raw().cast_unsigned());
             table.used.insert(pid, usage);
             table.children.entry(parent).or_default().push(pid);
         }
         Some(table)
-    }
-
-    #[cfg(windows)]
-    fn read() -> Option<Self> {
-        None
     }
 
     fn sum(&self, root: u32) -> Option<TreeUsage> {
@@ -91,22 +74,15 @@ impl ProcessTable {
 
 /// The usage of this process itself, without its descendants; none where the system does not tell.
 pub(crate) fn own_usage() -> Option<TreeUsage> {
-    #[cfg(unix)]
-    return super::os::usage(nix::unistd::getpid());
-    #[cfg(windows)]
-    return None;
+    os::usage(getpid())
 }
 
-#[cfg(windows)]
-use super::windows::usage_of_tree;
-
-#[cfg(unix)]
 fn usage_of_tree(pid: u32) -> Option<TreeUsage> {
-    let root = nix::unistd::Pid::from_raw(i32::try_from(pid).ok().filter(|pid| *pid > 0)?);
-    let mut sum = super::os::usage(root)?;
-    for pid in super::tree::below(vec![root]).into_iter().skip(1) {
+    let root = Pid::from_raw(i32::try_from(pid).ok().filter(|pid| *pid > 0)?);
+    let mut sum = os::usage(root)?;
+    for pid in below(vec![root]).into_iter().skip(1) {
         // One that ended during the walk uses nothing.
-        sum.add(super::os::usage(pid).unwrap_or_default());
+        sum.add(os::usage(pid).unwrap_or_default());
     }
     Some(sum)
 }
@@ -132,7 +108,7 @@ mod tests {
 
     impl Drop for Tree {
         fn drop(&mut self) {
-            let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+            let group = Pid::from_raw(self.0.id().cast_signed());
             nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).ok();
             self.0.wait().ok();
         }
@@ -142,7 +118,7 @@ mod tests {
     fn the_work_of_grandchildren_counts() {
         let tree = Tree::of("(sh -c 'while :; do :; done' & wait) & wait");
         let pid = tree.0.id();
-        let own = || crate::process::os::usage(nix::unistd::Pid::from_raw(pid.cast_signed()));
+        let own = || os::usage(Pid::from_raw(pid.cast_signed()));
         wait_for("work in the tree", || cpu_time_of_tree(pid) > Some(Duration::from_millis(200)));
         assert!(own().unwrap().cpu_time < Duration::from_millis(100), "the leader itself waits");
         assert!(memory_of_tree(pid).unwrap() > own().unwrap().memory_bytes);

@@ -18,9 +18,8 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::frames::{GuardianReport, WardenReport};
-use super::guardians::GuardianKey;
-use super::wire::{self, Frame, FrameReader};
+use super::guardian_table::GuardianKey;
+use super::messages::{Frame, FrameReader, GuardianReport, WardenReport, send};
 
 /// A message of a peer, or the end of its socket.
 pub(super) enum PeerMessage {
@@ -145,7 +144,7 @@ impl OutgoingFrame {
     /// Sends as much as goes now.
     fn send(&mut self, socket: &UnixStream) -> io::Result<()> {
         let fds: Vec<RawFd> = self.fds.iter().map(AsRawFd::as_raw_fd).collect();
-        self.sent += wire::send(socket.as_fd(), &self.bytes[self.sent..], &fds)?;
+        self.sent += send(socket.as_fd(), &self.bytes[self.sent..], &fds)?;
         self.fds.clear();
         Ok(())
     }

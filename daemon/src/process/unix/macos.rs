@@ -21,9 +21,9 @@ use nix::sys::socket::sockopt::{LocalPeerCred, LocalPeerPid};
 use nix::sys::socket::{MsgFlags, getsockopt};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
-use super::frames::Launch;
-use super::usage::TreeUsage;
+use super::messages::Launch;
 use crate::os::dispositions;
+use crate::process::TreeUsage;
 
 /// The flags to receive descriptors; there is no flag to close them on exec here.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();

@@ -10,12 +10,11 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::IDLE_GUARDIANS_MAX;
 use nix::unistd::Pid;
 
-use super::frames::{GuardianOrder, GuardianReport, RetainedInstance};
+use super::messages::{FrameReader, GuardianOrder, GuardianReport, RetainedInstance};
 use super::socket_task::{Peer, SocketTasks};
-use super::spawn_error::explain;
-use super::sweep::exited;
-use super::wire::FrameReader;
-use super::{Command, Report};
+use super::tree::exited;
+use crate::process::spawn_error::explain;
+use crate::process::{Command, Report};
 
 /// The service of a guardian, and the guardian's number.
 pub(super) type GuardianKey = (ServiceId, u64);
@@ -268,7 +267,7 @@ mod tests {
     use afresh_core::service::Exit;
 
     use super::*;
-    use crate::process::frames::{ProcessEnd, TreeEnd};
+    use crate::process::unix::messages::{ProcessEnd, TreeEnd};
 
     const SERVICE: ServiceId = ServiceId(7);
 

@@ -1,0 +1,662 @@
+//! Owns the messages between supervisor, warden and guardians, and the bytes that stand for them: length-prefixed
+//! frames on a socket pair, with file descriptors beside them. Sent and received by `socket_task.rs`, `warden.rs` and
+//! `guardian.rs`. Never blocks but in [`send_all`] and [`send_with`].
+//!
+//! Both ends are the same binary, unless a supervisor takes over what another one left: then `handover.rs` compares
+//! versions first, and every change of a message needs another number of the protocol. It is bytes, not JSON, because
+//! arguments and environment are bytes.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use afresh_core::definition::StopSignal;
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, recvmsg, sendmsg};
+
+/// Frames never need more: stdin, stdout and stderr, theirs and ours.
+const FDS_PER_MESSAGE_MAX: usize = 6;
+
+/// A frame that says it is longer than this is garbage: `execve` itself refuses more.
+const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A value that can be part of a frame, or all of it.
+pub(crate) trait Frame: Sized {
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(input: &mut FrameBody<'_>) -> Option<Self>;
+
+    /// The whole frame, length first.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 4];
+        self.write(&mut bytes);
+        let length = u32::try_from(bytes.len() - 4).expect("a frame is far below 4 GiB");
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        bytes
+    }
+}
+
+/// Takes bytes and descriptors as they come, and gives whole frames.
+#[derive(Debug, Default)]
+pub(crate) struct FrameReader {
+    bytes: Vec<u8>,
+    fds: VecDeque<OwnedFd>,
+}
+
+impl FrameReader {
+    /// Receives once. `Ok(false)` is the end of the stream.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut buffer = [0_u8; 8192];
+        let mut space = cmsg_space!([RawFd; FDS_PER_MESSAGE_MAX]);
+        let mut iov = [IoSliceMut::new(&mut buffer)];
+        let message = recvmsg::<()>(
+            socket.as_raw_fd(),
+            &mut iov,
+            Some(&mut space),
+            super::os::RECEIVE_FLAGS,
+        )?;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(fds) = control {
+                // SAFETY: the kernel has just put these descriptors into our table for us alone.
+                #[expect(unsafe_code, reason = "descriptors arrive as numbers")]
+                self.fds.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+                self.fds.iter().for_each(super::os::close_on_exec);
+            }
+        }
+        let received = message.bytes;
+        self.bytes.extend_from_slice(&buffer[..received]);
+        Ok(received > 0)
+    }
+
+    /// The next whole frame, if it is here.
+    pub(crate) fn next<F: Frame>(&mut self) -> io::Result<Option<F>> {
+        let garbage = || io::Error::new(io::ErrorKind::InvalidData, "not a frame");
+        let Some(header) = self.bytes.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*header) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(garbage());
+        }
+        let Some(body) = self.bytes.get(4..4 + length) else {
+            return Ok(None);
+        };
+        let mut body = FrameBody(body);
+        let frame = F::read(&mut body).filter(|_| body.0.is_empty()).ok_or_else(garbage)?;
+        self.bytes.drain(..4 + length);
+        if self.bytes.is_empty() {
+            // A guardian lives for days: it gives back what one large frame took.
+            self.bytes = Vec::new();
+        }
+        Ok(Some(frame))
+    }
+
+    #[cfg(test)]
+    pub(super) fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    /// The next descriptor that came beside the frames.
+    pub(crate) fn next_fd(&mut self) -> Option<OwnedFd> {
+        self.fds.pop_front()
+    }
+}
+
+/// Sends as much as goes now; the descriptors go with the first byte.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[RawFd]) -> io::Result<usize> {
+    let iov = [IoSlice::new(bytes)];
+    let rights = [ControlMessage::ScmRights(fds)];
+    let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
+    Ok(sendmsg::<()>(socket.as_raw_fd(), &iov, control, super::os::SEND_FLAGS, None)?)
+}
+
+/// Sends all of it on a socket that blocks.
+pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    send_with(socket, bytes, &[])
+}
+
+/// Sends all of it on a socket that blocks, with descriptors beside it.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    while !bytes.is_empty() {
+        match send(socket, bytes, &fds) {
+            Ok(sent) => {
+                bytes = &bytes[sent..];
+                fds.clear();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The rest of a frame that is being read.
+pub(crate) struct FrameBody<'a>(&'a [u8]);
+
+impl<'a> FrameBody<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Passes over the fields that a later version may have added.
+    pub(super) const fn skip_rest(&mut self) {
+        self.0 = &[];
+    }
+}
+
+/// Numbers, in little endian.
+macro_rules! number_frames {
+    ($($number:ty),*) => {$(
+        impl Frame for $number {
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                Some(Self::from_le_bytes(input.take(size_of::<Self>())?.try_into().ok()?))
+            }
+        }
+    )*};
+}
+
+number_frames!(u8, u64, i32);
+
+/// Values that are written as another type.
+macro_rules! frames_as {
+    ($($value:ty as $written:ty: |$out:ident| $to:expr, |$in:ident| $from:expr;)*) => {$(
+        impl Frame for $value {
+            fn write(&self, out: &mut Vec<u8>) {
+                let $out = self;
+                <$written as Frame>::write(&$to, out);
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                let $in = <$written as Frame>::read(input)?;
+                $from
+            }
+        }
+    )*};
+}
+
+frames_as! {
+    u32 as u64: |it| u64::from(*it), |read| Self::try_from(read).ok();
+    bool as u8: |it| u8::from(*it), |read| Some(read != 0);
+    String as OsString: |it| OsString::from(it), |read| Some(read.to_string_lossy().into_owned());
+    PathBuf as OsString: |it| it.clone().into_os_string(), |read| Some(read.into());
+    StopSignal as u8: |it| index_of(*it), |read| Self::ALL.get(usize::from(read)).copied();
+}
+
+fn index_of(signal: StopSignal) -> u8 {
+    let index = StopSignal::ALL.iter().position(|other| *other == signal);
+    index.and_then(|index| u8::try_from(index).ok()).unwrap_or_default()
+}
+
+impl Frame for OsString {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        let length = usize::try_from(u64::read(input)?).ok()?;
+        Some(Self::from_vec(input.take(length)?.to_vec()))
+    }
+}
+
+impl<T: Frame> Frame for Option<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.is_some().write(out);
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        Some(if bool::read(input)? { Some(T::read(input)?) } else { None })
+    }
+}
+
+impl<T: Frame> Frame for Vec<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        // No capacity from a number that came over a wire.
+        (0..u64::read(input)?).map(|_| T::read(input)).collect()
+    }
+}
+
+impl<A: Frame, B: Frame> Frame for (A, B) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        Some((A::read(input)?, B::read(input)?))
+    }
+}
+
+impl<T: Frame, const N: usize> Frame for [T; N] {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        let values: Option<Vec<T>> = (0..N).map(|_| T::read(input)).collect();
+        values?.try_into().ok()
+    }
+}
+
+impl<T: Frame> Frame for Box<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        T::write(self, out);
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        T::read(input).map(Self::new)
+    }
+}
+
+/// The fields of a struct, in the order in which they are written.
+macro_rules! struct_frame {
+    ($name:ident: $($field:ident),*) => {
+        impl Frame for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                $(self.$field.write(out);)*
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                Some(Self { $($field: Frame::read(input)?),* })
+            }
+        }
+    };
+}
+
+/// The variants of an enum with the byte that stands for each, and their fields: numbers for those of a
+/// tuple.
+macro_rules! enum_frame {
+    ($name:ident: $($tag:literal => $variant:ident { $($field:tt: $value:ident),* })*) => {
+        impl Frame for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant { $($field: $value),* } => {
+                        out.push($tag);
+                        $($value.write(out);)*
+                    })*
+                }
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                match u8::read(input)? {
+                    $($tag => Some(Self::$variant { $($field: Frame::read(input)?),* }),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// The order to start a program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Launch {
+    /// The instance that it will be.
+    pub(crate) generation: u64,
+    /// The program and its arguments.
+    pub(crate) argv: Vec<OsString>,
+    /// The whole environment.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// The folder it starts in.
+    pub(crate) cwd: Option<PathBuf>,
+    /// The limit of open files that it must have: ours is raised.
+    pub(crate) open_files: Option<(u64, u64)>,
+    /// The guardian holds the output open until the end of the instance is reported.
+    pub(crate) holds_output: bool,
+    /// Where it outlives its supervisor; the supervisor's ends of its pipes come as descriptors too.
+    pub(crate) identity: Option<InstanceIdentity>,
+}
+
+/// Sent to a guardian.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GuardianOrder {
+    /// Start a process; stdin, stdout and stderr come as descriptors.
+    Launch(Box<Launch>),
+    /// This signal to the process and its group: it is to end.
+    Terminate(StopSignal),
+    /// SIGKILL to the whole tree.
+    Kill,
+    /// Whether the instance is the current one of its service, from now on.
+    SetCurrent(bool),
+    /// The stop of the instance begins: its stdin is not held any more.
+    CloseStdin,
+    /// The supervisor has dealt with the end of the instance: it need not be remembered.
+    Acknowledge,
+    /// The spooled output of the instance is passed on, and need not be kept.
+    DiscardSpool,
+    /// The supervisor ends in order: when this socket closes, nothing outlives it.
+    Release,
+}
+
+/// Sent by a guardian.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GuardianReport {
+    /// The first message: the guardian's own process.
+    Hello {
+        pid: u32,
+    },
+    Launched {
+        generation: u64,
+        pid: u32,
+    },
+    LaunchFailed {
+        generation: u64,
+        errno: i32,
+    },
+    /// The process and its whole tree are gone.
+    Ended {
+        generation: u64,
+        end: TreeEnd,
+    },
+    /// The first message to a new supervisor: what was retained for it. Its descriptors come beside it.
+    Retained(Box<RetainedInstance>),
+}
+
+/// The end of the leader of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessEnd {
+    Code(i32),
+    Signal(i32),
+}
+
+/// A process that could not be killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Survivor {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+}
+
+/// Sent to the warden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WardenOrder {
+    /// Outlive the supervisor: listen for the next one at the socket beside this, which has a path
+    /// to be removed at the end. Output without a reader goes into files of this folder.
+    Keep { socket: PathBuf, folder: PathBuf },
+    /// The supervisor ends in order: when this socket closes, the warden ends too.
+    Leave,
+    /// Make a guardian that listens on the descriptor beside this.
+    Fork { guardian: u64 },
+    /// End this guardian and all that it left; answer when all is gone.
+    Bury { guardian: u64 },
+}
+
+/// Sent by the warden.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum WardenReport {
+    ForkFailed {
+        guardian: u64,
+        errno: i32,
+    },
+    Buried {
+        guardian: u64,
+        survivors: Vec<Survivor>,
+    },
+    /// A guardian that is there; its socket comes as a descriptor.
+    Guardian {
+        guardian: u64,
+    },
+    /// Those were all. The lock and the listening socket come as descriptors.
+    Given {
+        next_guardian: u64,
+    },
+}
+
+/// The identity of an instance that outlives its supervisor, for the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InstanceIdentity {
+    /// The name of its service.
+    pub(crate) service: String,
+    /// It is the current one of its service.
+    pub(crate) current: bool,
+    /// Its stdin is held open, too.
+    pub(crate) stdin: bool,
+}
+
+/// An instance that has outlived its supervisor, or whose end no supervisor has been told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RetainedInstance {
+    /// The guardian's own process.
+    pub(crate) guardian: u32,
+    pub(crate) identity: InstanceIdentity,
+    pub(crate) generation: u64,
+    pub(crate) pid: u32,
+    /// How long it has run, or ran.
+    pub(crate) uptime_ms: u64,
+    /// Its stop had begun.
+    pub(crate) stopping: bool,
+    pub(crate) end: Option<TreeEnd>,
+    /// Which descriptors there are: stdin, stdout, stderr, the older and the newer file of output.
+    pub(crate) descriptors: [bool; 5],
+    /// Bytes of output that had no room.
+    pub(crate) lost: u64,
+}
+
+/// The end of an instance and of its whole tree.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TreeEnd {
+    pub(crate) leader: ProcessEnd,
+    pub(crate) leftovers: u32,
+    pub(crate) survivors: Vec<Survivor>,
+}
+
+/// Sent by the warden to a guardian that outlives its supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuardianInvitation {
+    /// There is a new supervisor; its socket comes as a descriptor.
+    Connect,
+    /// End the instance, in this time.
+    End { grace_ms: u64 },
+}
+
+struct_frame!(Launch: generation, argv, env, cwd, open_files, holds_output, identity);
+struct_frame!(Survivor: pid, name);
+struct_frame!(InstanceIdentity: service, current, stdin);
+struct_frame!(
+    RetainedInstance: guardian, identity, generation, pid, uptime_ms, stopping, end, descriptors, lost
+);
+struct_frame!(TreeEnd: leader, leftovers, survivors);
+
+enum_frame! { GuardianOrder:
+    0 => Launch { 0: launch }
+    1 => Terminate { 0: signal }
+    2 => Kill {}
+    3 => SetCurrent { 0: current }
+    4 => CloseStdin {}
+    5 => Acknowledge {}
+    6 => DiscardSpool {}
+    7 => Release {}
+}
+
+enum_frame! { GuardianReport:
+    0 => Launched { generation: generation, pid: pid }
+    1 => LaunchFailed { generation: generation, errno: errno }
+    2 => Ended { generation: generation, end: end }
+    3 => Hello { pid: pid }
+    4 => Retained { 0: instance }
+}
+
+enum_frame! { ProcessEnd:
+    0 => Code { 0: code }
+    1 => Signal { 0: signal }
+}
+
+enum_frame! { WardenOrder:
+    0 => Fork { guardian: guardian }
+    1 => Bury { guardian: guardian }
+    2 => Keep { socket: socket, folder: folder }
+    3 => Leave {}
+}
+
+enum_frame! { WardenReport:
+    0 => ForkFailed { guardian: guardian, errno: errno }
+    1 => Buried { guardian: guardian, survivors: survivors }
+    2 => Guardian { guardian: guardian }
+    3 => Given { next_guardian: next_guardian }
+}
+
+enum_frame! { GuardianInvitation:
+    0 => Connect {}
+    1 => End { grace_ms: grace_ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::os::fd::AsFd;
+    use std::os::unix::ffi::OsStringExt;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn garbage_is_an_error_and_never_a_panic_or_a_huge_allocation() {
+        for garbage in [&[0xff; 64][..], &[5, 0, 0, 0, 0, 255, 255, 255, 255, 255]] {
+            let mut inbox = FrameReader { bytes: garbage.to_vec(), ..FrameReader::default() };
+            assert!(inbox.next::<GuardianOrder>().is_err());
+        }
+    }
+
+    #[test]
+    fn descriptors_arrive_with_their_frame() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let (read, write) = nix::unistd::pipe().unwrap();
+        let bytes = GuardianOrder::Launch(Box::default()).to_bytes();
+        let sent = send(left.as_fd(), &bytes, &[read.as_raw_fd()]).unwrap();
+        assert_eq!(sent, bytes.len());
+        let mut inbox = FrameReader::default();
+        assert!(inbox.receive(right.as_fd()).unwrap());
+        assert!(inbox.next::<GuardianOrder>().unwrap().is_some());
+        let arrived = inbox.next_fd().unwrap();
+        nix::unistd::write(&write, b"x").unwrap();
+        let mut byte = [0];
+        nix::unistd::read(&arrived, &mut byte).unwrap();
+        assert_eq!(&byte, b"x");
+        drop(left);
+        assert!(!inbox.receive(right.as_fd()).unwrap());
+    }
+
+    fn survives<F: Frame + PartialEq + Debug>(frame: &F) {
+        let bytes = frame.to_bytes();
+        let mut inbox = FrameReader::default();
+        for byte in &bytes[..bytes.len() - 1] {
+            inbox.push(*byte);
+            assert!(inbox.next::<F>().is_ok_and(|frame| frame.is_none()));
+        }
+        inbox.push(bytes[bytes.len() - 1]);
+        assert_eq!(inbox.next::<F>().ok().flatten().as_ref(), Some(frame));
+    }
+
+    fn launch() -> Launch {
+        Launch {
+            generation: 7,
+            argv: vec!["a".into(), OsString::from_vec(vec![0xff, 0xfe]), OsString::new()],
+            env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
+            cwd: Some("/tmp".into()),
+            open_files: Some((1024, 4096)),
+            holds_output: true,
+            identity: Some(identity()),
+        }
+    }
+
+    fn identity() -> InstanceIdentity {
+        InstanceIdentity { service: "web".to_owned(), current: true, stdin: false }
+    }
+
+    fn retained(end: Option<TreeEnd>) -> GuardianReport {
+        let descriptors = [false, true, true, false, true];
+        let (guardian, generation, pid, identity) = (3, 7, 9, identity());
+        let rest = RetainedInstance::default();
+        GuardianReport::Retained(Box::new(RetainedInstance {
+            guardian,
+            generation,
+            pid,
+            identity,
+            end,
+            descriptors,
+            ..rest
+        }))
+    }
+
+    fn hex(frame: &impl Frame) -> String {
+        frame.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A supervisor of the same protocol may be another build: the bytes stay as they are.
+    #[test]
+    fn the_bytes_of_a_frame_do_not_change() {
+        let survivors = vec![Survivor { pid: 9, name: "sh".to_owned() }];
+        let end = TreeEnd { leader: ProcessEnd::Signal(9), leftovers: 3, survivors };
+        assert_eq!(
+            hex(&GuardianReport::Ended { generation: 1, end }),
+            "30000000020100000000000000\
+             0109000000\
+             0300000000000000\
+             010000000000000009000000000000000200000000000000 7368"
+                .replace(' ', "")
+        );
+        let (argv, cwd) = (vec!["a".into()], Some("/".into()));
+        let launch = Launch { generation: 7, argv, cwd, ..Launch::default() };
+        assert_eq!(
+            hex(&GuardianOrder::Launch(Box::new(launch))),
+            "2f000000000700000000000000\
+             0100000000000000010000000000000061\
+             0000000000000000\
+             0101000000000000002f\
+             000000"
+        );
+    }
+
+    #[test]
+    fn every_frame_survives_the_wire_byte_by_byte() {
+        survives(&GuardianOrder::Launch(Box::new(launch())));
+        survives(&GuardianOrder::Launch(Box::default()));
+        StopSignal::ALL.into_iter().for_each(|signal| survives(&GuardianOrder::Terminate(signal)));
+        survives(&GuardianOrder::Kill);
+        let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
+        survives(&GuardianReport::Hello { pid: 2 });
+        survives(&GuardianReport::Launched { generation: 1, pid: 2 });
+        survives(&GuardianReport::LaunchFailed { generation: 1, errno: 2 });
+        for end in [ProcessEnd::Code(-1), ProcessEnd::Signal(9)] {
+            let end = TreeEnd { leader: end, leftovers: 3, survivors: survivors.clone() };
+            survives(&GuardianReport::Ended { generation: 1, end: end.clone() });
+            survives(&retained(Some(end)));
+        }
+        survives(&retained(None));
+        for order in
+            [GuardianOrder::SetCurrent(true), GuardianOrder::CloseStdin, GuardianOrder::Acknowledge]
+        {
+            survives(&order);
+        }
+        survives(&GuardianOrder::DiscardSpool);
+        survives(&GuardianOrder::Release);
+        survives(&GuardianInvitation::Connect);
+        survives(&GuardianInvitation::End { grace_ms: 5 });
+        let (socket, folder) = ("/s".into(), "/f".into());
+        survives(&WardenOrder::Keep { socket, folder });
+        survives(&WardenOrder::Leave);
+        survives(&WardenReport::Guardian { guardian: 4 });
+        survives(&WardenReport::Given { next_guardian: 5 });
+        survives(&WardenOrder::Fork { guardian: 1 });
+        survives(&WardenOrder::Bury { guardian: 1 });
+        survives(&WardenReport::ForkFailed { guardian: 1, errno: 11 });
+        survives(&WardenReport::Buried { guardian: 1, survivors });
+    }
+}
