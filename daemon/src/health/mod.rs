@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 pub(crate) use self::port::port_holder;
 use self::probes::{connect, host_and_port, probe_http, probe_mcp, run_command};
 use crate::clock::sleep_until;
-use crate::process::{Command, cpu_time_of_tree};
+use crate::process::{Command, usage_of_tree};
 use crate::run_briefly::BriefRunner;
 
 /// The health of all services that have a check.
@@ -229,7 +229,7 @@ impl Checks {
                 self.tasks.spawn_blocking(move || CheckEvent::Worked {
                     service,
                     generation,
-                    time: cpu_time_of_tree(pid),
+                    time: usage_of_tree(pid).map(|usage| usage.cpu_time),
                 });
                 None
             }

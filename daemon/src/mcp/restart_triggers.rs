@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::clock::sleep_until;
-use crate::process::cpu_time_of_tree;
+use crate::process::usage_of_tree;
 use crate::watch::{Watch, WatchError};
 
 /// The watch over one server.
@@ -138,7 +138,9 @@ impl RestartTriggers {
 
     /// Begins to measure the processor time of an instance.
     pub(super) fn measure_processor_time(&mut self, generation: Generation, pid: u32) {
-        self.processor_time = Some(spawn_blocking(move || (generation, cpu_time_of_tree(pid))));
+        self.processor_time = Some(spawn_blocking(move || {
+            (generation, usage_of_tree(pid).map(|usage| usage.cpu_time))
+        }));
     }
 }
 

@@ -38,7 +38,6 @@ mod unix;
 mod windows;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,10 +52,9 @@ use self::windows as system;
 use crate::os::is_variable;
 
 pub(crate) use self::system::{
-    AdoptedInstance, AdoptedStdio, Entered, InstanceStdio, MECHANISM, Processes, SpoolReader,
-    StartError, abandoned_warden, cpu_time_of_tree, ignore_in_supervisor, is_alive, kill_one,
-    memory_of_tree, own_cgroup, own_executable, own_usage, run_warden, terminate_one,
-    usage_of_trees,
+    AdoptedInstance, InstanceStdio, MECHANISM, Processes, SpoolReader, StartError,
+    abandoned_warden, ignore_in_supervisor, is_alive, kill_one, own_cgroup, own_executable,
+    own_usage, run_warden, terminate_one, usage_of_tree, usage_of_trees,
 };
 
 /// The end of the output of an instance.
@@ -72,7 +70,7 @@ pub(crate) enum OutputEnd {
 pub(crate) const WARDEN_COMMAND: &str = "__warden";
 
 /// The command of a service.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// The program and its arguments; no shell is involved.
     pub argv: Vec<OsString>,
@@ -113,7 +111,7 @@ pub(crate) enum Report {
 }
 
 /// Processes that an instance left behind.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Remains {
     /// Processes that outlived it and were killed.
     pub(crate) leftovers: u32,
@@ -121,70 +119,45 @@ pub(crate) struct Remains {
     pub(crate) survivors: Vec<(u32, String)>,
 }
 
-/// An error with the folder in which an earlier supervisor left its services.
-#[derive(Debug, thiserror::Error)]
-#[cfg_attr(windows, expect(dead_code, reason = "nothing is looked for there"))]
-pub(crate) enum HandoverFolderError {
-    /// The folder cannot be made.
-    #[error("cannot use the folder `{}`", path.display())]
-    Folder {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// Others could put something there.
-    #[error("the folder `{}` {what}; remove it", path.display())]
-    NotOurs {
-        /// Which one.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The lock cannot be had.
-    #[error("cannot lock `{}`", path.display())]
-    Lock {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// Something of it is still there.
-    #[error(
-        "services of an afresh before this one are still there, by the lock in `{}`; end them, and try again",
-        path.display()
-    )]
-    StillThere {
-        /// The folder.
-        path: PathBuf,
-    },
+/// The identity of an instance that outlives its supervisor, for the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InstanceIdentity {
+    /// The name of its service.
+    pub(crate) service: String,
+    /// It is the current one of its service.
+    pub(crate) current: bool,
+    /// Its stdin is held open, too.
+    pub(crate) stdin: bool,
 }
 
-/// An error of the takeover of services that another supervisor has left. They run on.
-#[derive(Debug, thiserror::Error)]
+/// An instance that has outlived its supervisor, or whose end no supervisor has been told.
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(windows, expect(dead_code, reason = "nothing is taken over there"))]
-pub(crate) enum AdoptError {
-    /// The warden does not answer as it should.
-    #[error("cannot take over the services of the afresh before this one")]
-    Connection(#[source] io::Error),
-    /// It is of a version whose warden speaks differently.
-    #[error(
-        "the services that run are of afresh {version} (warden {warden}), which this one cannot take over"
-    )]
-    Version {
-        /// Its version.
-        version: String,
-        /// The process that keeps the services.
-        warden: u32,
-    },
-    /// Another supervisor has them.
-    #[error("the services that run have a supervisor (warden {warden}), and it does not end")]
-    Busy {
-        /// The process that keeps the services.
-        warden: u32,
-    },
+pub(crate) struct RetainedInstance {
+    /// The guardian's own process.
+    pub(crate) guardian: u32,
+    pub(crate) identity: InstanceIdentity,
+    pub(crate) generation: Generation,
+    pub(crate) pid: u32,
+    /// How long it has run, or ran.
+    pub(crate) uptime: Duration,
+    /// Its stop had begun.
+    pub(crate) stopping: bool,
+    /// Its end and that of its whole tree.
+    pub(crate) end: Option<(Exit, Remains)>,
+    /// Which descriptors there are: stdin, stdout, stderr, the older and the newer file of output.
+    pub(crate) descriptors: [bool; 5],
+    /// Bytes of output that had no room.
+    pub(crate) lost: u64,
+}
+
+/// The process layer of a supervisor that begins.
+pub(crate) struct Entered {
+    pub(crate) processes: Processes,
+    /// The instances that run already: for the loop to adopt, each with [`Processes::take`].
+    pub(crate) instances: Vec<AdoptedInstance>,
+    /// Notices for the user.
+    pub(crate) notices: Vec<String>,
 }
 
 /// A warden that keeps services, and has no supervisor.

@@ -10,7 +10,7 @@ use super::Supervisor;
 use crate::definition::Definition;
 use crate::os::PipeReader;
 use crate::pipe::Flow;
-use crate::process::{AdoptedInstance, AdoptedStdio, InstanceStdio, SpoolReader};
+use crate::process::{AdoptedInstance, InstanceStdio, SpoolReader};
 
 impl Supervisor {
     /// Takes a service in; it is down until it is started.
@@ -77,12 +77,13 @@ impl Supervisor {
         instances: Vec<AdoptedInstance>,
         unknown: impl Fn(&str) -> Definition,
     ) -> Vec<ServiceId> {
-        let oldest = instances.iter().map(AdoptedInstance::uptime).max().unwrap_or_default();
+        let oldest =
+            instances.iter().map(|instance| instance.retained.uptime).max().unwrap_or_default();
         // The machines' clock begins before all that these know of.
         self.start = self.start.checked_sub(oldest).unwrap_or(self.start);
         let mut leaving = Vec::new();
         for instance in instances {
-            let name = instance.service();
+            let name = &instance.retained.identity.service;
             let service = match self.services.named(name) {
                 Some(service) => service,
                 None => {
@@ -103,14 +104,14 @@ impl Supervisor {
     }
 
     async fn adopt_one(&mut self, service: ServiceId, instance: AdoptedInstance) {
-        let (generation, pid) = (instance.generation(), instance.pid());
-        let since = self.time() - instance.uptime();
-        let found = match (instance.is_current(), instance.is_stopping()) {
+        let retained = &instance.retained;
+        let (generation, pid, lost) = (retained.generation, retained.pid, retained.lost);
+        let since = self.time() - retained.uptime;
+        let found = match (retained.identity.current, retained.stopping) {
             (true, false) => AdoptedAs::Current,
             (true, true) => AdoptedAs::Stopping,
             (false, _) => AdoptedAs::Beside,
         };
-        let lost = instance.lost_bytes();
         if lost > 0 {
             let text = format!(
                 "{} printed more than there was room for while afresh was away: {lost} bytes are lost",
@@ -119,10 +120,9 @@ impl Supervisor {
             self.recorder.log_about(&self.services, service, &text);
         }
         match self.processes.take(service, instance) {
-            Ok(AdoptedStdio { stdio: InstanceStdio { stdin, stdout, stderr }, earlier }) => {
+            Ok((InstanceStdio { stdin, stdout, stderr }, [out_earlier, err_earlier])) => {
                 let flow =
                     |pipe: PipeReader, earlier: SpoolReader| Flow { pipe, earlier: Some(earlier) };
-                let [out_earlier, err_earlier] = earlier;
                 let flows = [flow(stdout, out_earlier), flow(stderr, err_earlier)];
                 let definition = self.services.definition(service);
                 let checked = definition.filter(|definition| definition.health.is_some());

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::services::Services;
 use crate::clock::sleep_until;
 use crate::definition::Definition;
-use crate::process::memory_of_tree;
+use crate::process::usage_of_tree;
 
 /// The memory limits of all services.
 #[derive(Default)]
@@ -58,7 +58,9 @@ impl MemoryLimits {
         });
         let running: Vec<(ServiceId, Generation, u32)> = running.collect();
         self.measuring = Some(spawn_blocking(move || {
-            let measure = |(id, generation, pid)| (id, generation, memory_of_tree(pid));
+            let measure = |(id, generation, pid)| {
+                (id, generation, usage_of_tree(pid).map(|it| it.memory_bytes))
+            };
             running.into_iter().map(measure).collect()
         }));
     }

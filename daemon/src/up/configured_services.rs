@@ -120,7 +120,7 @@ impl ConfiguredServices {
             port: None,
             log: None,
         };
-        let names = instances.iter().map(AdoptedInstance::service);
+        let names = instances.iter().map(|instance| instance.retained.identity.service.as_str());
         let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
         if !gone.is_empty() {
             let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();

@@ -13,45 +13,39 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::control::LogStream;
+use afresh_core::id::Generation;
 use afresh_core::limits::{ORPHANED_GRACE, PIPE_CHUNK_BYTES, SWEEP_MAX, SWEEP_PAUSE};
+use afresh_core::service::Exit;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
-use super::handover::millis;
-use super::messages::{
-    Frame, FrameReader, GuardianInvitation, GuardianOrder, GuardianReport, InstanceIdentity,
-    Launch, ProcessEnd, RetainedInstance, TreeEnd, send_all, send_with,
-};
+use super::messages::{FrameSocket, GuardianInvitation, GuardianOrder, GuardianReport, Launch};
 use super::os::{self, ChildWatch};
 use super::output_spool::OutputSpool;
-use super::tree::{self, Change, Remaining, wait};
+use super::tree::{self, Change, wait};
+use crate::process::{Remains, RetainedInstance};
 
 /// The name of a guardian in `ps`. Names have fifteen bytes there.
 pub(super) const GUARDIAN: &CStr = c"afresh-guardian";
 
 /// Guards until the supervisor is gone and the tree too.
-pub(super) fn guard(socket: OwnedFd, warden: Option<WardenSocket>) -> io::Result<()> {
+pub(super) fn guard(socket: UnixStream, warden: Option<WardenSocket>) -> io::Result<()> {
     os::set_name(GUARDIAN);
     os::wake_when_parent_dies();
     os::adopt_orphans()?;
-    let watch = ChildWatch::new()?;
-    let mut guardian = Guardian {
-        socket,
-        reader: FrameReader::default(),
-        watch,
-        tree: None,
-        supervisor: Present,
-        warden,
-        retention: None,
-    };
-    guardian.report(&GuardianReport::Hello { pid: std::process::id() })?;
+    let (line, watch) = (FrameSocket::from(socket), ChildWatch::new()?);
+    let (tree, supervisor, retention) = (None, Present, None);
+    let mut guardian = Guardian { line, watch, tree, supervisor, warden, retention };
+    guardian.report(&GuardianReport::Hello { pid: std::process::id() });
     while !guardian.is_done() {
         guardian.turn()?;
     }
@@ -59,8 +53,7 @@ pub(super) fn guard(socket: OwnedFd, warden: Option<WardenSocket>) -> io::Result
 }
 
 struct Guardian {
-    socket: OwnedFd,
-    reader: FrameReader,
+    line: FrameSocket,
     watch: ChildWatch,
     tree: Option<Tree>,
     supervisor: Supervisor,
@@ -71,16 +64,9 @@ struct Guardian {
 
 /// The warden, where it outlives its supervisor.
 pub(super) struct WardenSocket {
-    socket: OwnedFd,
-    reader: FrameReader,
+    pub(super) line: FrameSocket,
     /// The folder for spooled output.
-    folder: PathBuf,
-}
-
-impl WardenSocket {
-    pub(super) fn new(socket: OwnedFd, folder: PathBuf) -> Self {
-        Self { socket, reader: FrameReader::default(), folder }
-    }
+    pub(super) folder: PathBuf,
 }
 
 use Supervisor::{Away, Gone, Present};
@@ -97,10 +83,10 @@ enum Supervisor {
 
 /// The processes of one instance.
 struct Tree {
-    generation: u64,
+    generation: Generation,
     leader: Pid,
     /// The end of the leader.
-    end: Option<ProcessEnd>,
+    end: Option<Exit>,
     /// Processes that the leader left behind.
     leftovers: u32,
     termination: Termination,
@@ -110,6 +96,7 @@ struct Tree {
 }
 
 /// The steps that were taken to end the tree.
+#[derive(Clone, Copy)]
 enum Termination {
     Not,
     Terminated(Signal),
@@ -128,8 +115,8 @@ impl Guardian {
     /// Waits for the next thing to happen, and deals with it.
     fn turn(&mut self) -> io::Result<()> {
         let present = matches!(self.supervisor, Present);
-        let socket = present.then(|| self.socket.as_fd());
-        let warden = self.warden.as_ref().map(|warden| warden.socket.as_fd());
+        let socket = present.then(|| self.line.socket.as_fd());
+        let warden = self.warden.as_ref().map(|warden| warden.line.socket.as_fd());
         let retention = self.retention.as_ref().filter(|_| !present);
         let [stdout, stderr] = retention.map_or([None; 2], Retention::outputs);
         let ready = wait(&self.watch, [socket, warden, stdout, stderr], self.patience())?;
@@ -145,7 +132,8 @@ impl Guardian {
         }
         self.watch.clear();
         self.press_on();
-        self.reap()
+        self.reap();
+        Ok(())
     }
 
     /// The longest wait for the next event: unlimited, unless a tree is being ended.
@@ -158,8 +146,7 @@ impl Guardian {
     }
 
     fn listen(&mut self) -> io::Result<()> {
-        // A supervisor that was killed with orders unread leaves a reset, not an end.
-        if !self.reader.receive(self.socket.as_fd()).unwrap_or(false) {
+        if !self.line.receive() {
             if self.warden.is_some() && self.retention.is_some() {
                 self.supervisor = Away;
             } else {
@@ -167,31 +154,33 @@ impl Guardian {
             }
             return Ok(());
         }
-        while let Some(order) = self.reader.next()? {
-            self.follow(&order)?;
+        while let Some(order) = self.line.reader.next()? {
+            self.follow(order);
         }
         Ok(())
     }
 
-    fn follow(&mut self, order: &GuardianOrder) -> io::Result<()> {
-        if let Some(retention) = &mut self.retention {
+    fn follow(&mut self, order: GuardianOrder) {
+        if let Some(Retention { instance, stdin, spool, .. }) = &mut self.retention {
             match order {
-                GuardianOrder::SetCurrent(current) => retention.identity.current = *current,
-                GuardianOrder::Terminate(_) | GuardianOrder::Kill => retention.stopping = true,
-                GuardianOrder::CloseStdin => retention.close_stdin(),
-                GuardianOrder::DiscardSpool => retention.discard_spool(),
-                GuardianOrder::Acknowledge if !retention.has_ended() => {}
+                GuardianOrder::SetCurrent(current) => instance.identity.current = current,
+                GuardianOrder::Terminate(_) | GuardianOrder::Kill => instance.stopping = true,
+                GuardianOrder::CloseStdin => (instance.stopping, *stdin) = (true, None),
+                GuardianOrder::DiscardSpool => spool.clear(),
+                // It has not ended yet.
+                GuardianOrder::Acknowledge if instance.end.is_none() => {}
                 GuardianOrder::Acknowledge | GuardianOrder::Release => self.retention = None,
                 GuardianOrder::Launch(_) => {}
             }
         }
         match order {
-            GuardianOrder::Launch(launch) => self.launch(launch)?,
-            GuardianOrder::Terminate(signal) => self.terminate(tree::signal_of(*signal)),
+            GuardianOrder::Launch(launch) => self.launch(&launch),
+            GuardianOrder::Terminate(signal) => {
+                self.terminate(signal.name().parse().unwrap_or(Signal::SIGTERM));
+            }
             GuardianOrder::Kill => self.kill(),
             _ => {}
         }
-        Ok(())
     }
 
     /// The supervisor is gone for good: so is what we guard, after this long at most.
@@ -202,7 +191,7 @@ impl Guardian {
 
     fn listen_to_warden(&mut self) -> io::Result<()> {
         let Some(warden) = &mut self.warden else { return Ok(()) };
-        if !warden.reader.receive(warden.socket.as_fd()).unwrap_or(false) {
+        if !warden.line.receive() {
             // Only the warden could bring the next supervisor.
             self.warden = None;
             if matches!(self.supervisor, Away) {
@@ -210,30 +199,24 @@ impl Guardian {
             }
             return Ok(());
         }
-        let mut invitations = Vec::new();
-        while let Some(invitation) = warden.reader.next()? {
-            let socket = match invitation {
-                GuardianInvitation::Connect => warden.reader.next_fd(),
-                GuardianInvitation::End { .. } => None,
-            };
-            invitations.push((invitation, socket));
-        }
-        for invitation in invitations {
+        while let Some(warden) = &mut self.warden
+            && let Some(invitation) = warden.line.reader.next()?
+        {
             match invitation {
-                (GuardianInvitation::Connect, Some(socket)) => self.connect(socket)?,
-                (GuardianInvitation::Connect, None) => {}
-                (GuardianInvitation::End { grace_ms }, _) => {
-                    self.end(Duration::from_millis(grace_ms))
+                GuardianInvitation::Connect => {
+                    let socket = warden.line.reader.next_fd();
+                    socket.map_or(Ok(()), |socket| self.connect(socket.into()))?;
                 }
+                GuardianInvitation::End { grace } => self.end(grace),
             }
         }
         Ok(())
     }
 
     /// There is a new supervisor: tells it what was kept for it.
-    fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
+    fn connect(&mut self, socket: UnixStream) -> io::Result<()> {
         // The warden saw the end of the old one before we did; its last orders count.
-        while matches!(self.supervisor, Present) && is_readable(&self.socket)? {
+        while matches!(self.supervisor, Present) && is_readable(&self.line.socket)? {
             self.listen()?;
         }
         let Some(retention) =
@@ -241,64 +224,71 @@ impl Guardian {
         else {
             return Ok(());
         };
-        (self.socket, self.reader) = (socket, FrameReader::default());
-        self.supervisor = Present;
+        (self.line, self.supervisor) = (socket.into(), Present);
         let (retained, descriptors) = retention.offer();
-        let bytes = GuardianReport::Retained(Box::new(retained)).to_bytes();
         // One that is gone already is noticed by the next read of the socket.
-        send_with(self.socket.as_fd(), &bytes, &descriptors).or(Ok(()))
+        self.line.send(&GuardianReport::Retained(retained), &descriptors).ok();
+        Ok(())
     }
 
-    fn launch(&mut self, launch: &Launch) -> io::Result<()> {
+    fn launch(&mut self, launch: &Launch) {
         let generation = launch.generation;
-        let stdio = [self.reader.next_fd(), self.reader.next_fd(), self.reader.next_fd()];
-        let count = launch.identity.as_ref().map_or(0, |it| if it.stdin { 3 } else { 2 });
-        let ours: Vec<OwnedFd> = (0..count).filter_map(|_| self.reader.next_fd()).collect();
-        let [Some(stdin), Some(stdout), Some(stderr)] = stdio else {
-            return self
-                .report(&GuardianReport::LaunchFailed { generation, errno: nix::libc::EBADF });
-        };
-        if self.tree.is_some() {
-            // Never two: the supervisor waits for the end of one before it asks for the next.
-            return self
-                .report(&GuardianReport::LaunchFailed { generation, errno: nix::libc::EBUSY });
-        }
-        self.retention = None;
-        let output = match launch.holds_output {
-            true => [&stdout, &stderr].into_iter().filter_map(|fd| fd.try_clone().ok()).collect(),
-            false => Vec::new(),
-        };
-        match os::start(launch, [stdin, stdout, stderr]) {
+        let report = match self.start(launch) {
             Ok(leader) => {
-                self.tree = Some(Tree {
-                    generation,
-                    leader,
-                    end: None,
-                    leftovers: 0,
-                    termination: Termination::Not,
-                    _output: output,
-                });
-                let pid = leader.as_raw().cast_unsigned();
-                self.hold(launch, pid, ours);
-                self.report(&GuardianReport::Launched { generation, pid })
+                GuardianReport::Launched { generation, pid: leader.as_raw().cast_unsigned() }
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(nix::libc::EIO);
-                self.report(&GuardianReport::LaunchFailed { generation, errno })
+                GuardianReport::LaunchFailed { generation, errno }
             }
+        };
+        self.report(&report);
+    }
+
+    fn start(&mut self, launch: &Launch) -> io::Result<Pid> {
+        let mut next_fd = || self.line.reader.next_fd();
+        let stdio = [next_fd(), next_fd(), next_fd()];
+        let count = launch.identity.as_ref().map_or(0, |it| if it.stdin { 3 } else { 2 });
+        let ours: Vec<OwnedFd> = (0..count).filter_map(|_| next_fd()).collect();
+        let [Some(stdin), Some(stdout), Some(stderr)] = stdio else {
+            return Err(Errno::EBADF.into());
+        };
+        if self.tree.is_some() {
+            // Never two: the supervisor waits for the end of one before it asks for the next.
+            return Err(Errno::EBUSY.into());
         }
+        self.retention = None;
+        let held = if launch.holds_output { vec![&stdout, &stderr] } else { Vec::new() };
+        let output = held.into_iter().filter_map(|fd| fd.try_clone().ok()).collect();
+        let leader = os::start(launch, [stdin, stdout, stderr])?;
+        self.tree = Some(Tree {
+            generation: launch.generation,
+            leader,
+            end: None,
+            leftovers: 0,
+            termination: Termination::Not,
+            _output: output,
+        });
+        self.hold(launch, leader, ours);
+        Ok(leader)
     }
 
     /// Holds what the next supervisor will need.
-    fn hold(&mut self, launch: &Launch, pid: u32, ours: Vec<OwnedFd>) {
+    fn hold(&mut self, launch: &Launch, leader: Pid, ours: Vec<OwnedFd>) {
         let (Some(identity), Some(warden)) = (&launch.identity, &self.warden) else { return };
         let mut ours = ours.into_iter();
         let stdin = if identity.stdin { ours.next() } else { None };
         if let (Some(stdout), Some(stderr)) = (ours.next(), ours.next()) {
-            let id = (launch.generation, pid);
-            let retention =
-                Retention::new(identity.clone(), id, stdin, [stdout, stderr], &warden.folder);
-            self.retention = Some(retention);
+            let instance = RetainedInstance {
+                guardian: std::process::id(),
+                identity: identity.clone(),
+                generation: launch.generation,
+                pid: leader.as_raw().cast_unsigned(),
+                ..RetainedInstance::default()
+            };
+            let outputs = [Some(stdout), Some(stderr)];
+            let (started, spool) = (Instant::now(), OutputSpool::new(&warden.folder));
+            self.retention = Some(Retention { instance, started, stdin, outputs, spool });
         }
     }
 
@@ -347,38 +337,39 @@ impl Guardian {
         }
     }
 
-    fn reap(&mut self) -> io::Result<()> {
+    fn reap(&mut self) {
         let tree = &mut self.tree;
         let mut leader_ended = false;
-        let remaining = tree::reap(|pid, change| {
+        let others_left = tree::reap(|pid, change| {
             // A service that a user stopped stays so.
-            if let Change::Ended(end) = change
+            if let Change::Ended(exit) = change
                 && let Some(tree) = tree.as_mut().filter(|tree| tree.leader == pid)
             {
-                tree.end = Some(end);
+                tree.end = Some(exit);
                 leader_ended = true;
             }
         });
-        if leader_ended && remaining == Remaining::Some {
+        if leader_ended && others_left {
             self.leader_left_others();
         }
-        let Some(tree) = &self.tree else {
-            return Ok(());
+        let Some(Tree { generation, end: Some(exit), leftovers, termination, .. }) = self.tree
+        else {
+            return;
         };
-        let Some(end) = tree.end else { return Ok(()) };
-        let given_up = matches!(tree.termination, Termination::Killed { since } if since.elapsed() > SWEEP_MAX);
-        if remaining == Remaining::Some && !given_up {
-            return Ok(());
+        let given_up =
+            matches!(termination, Termination::Killed { since } if since.elapsed() > SWEEP_MAX);
+        if others_left && !given_up {
+            return;
         }
-        let survivors =
-            if remaining == Remaining::Some { tree::survivors(&[]) } else { Vec::new() };
-        let (generation, leftovers) = (tree.generation, tree.leftovers);
+        let survivors = if others_left { tree::survivors(&[]) } else { Vec::new() };
+        let remains = Remains { leftovers, survivors };
         let gone_tree = self.tree.take();
-        let end = TreeEnd { leader: end, leftovers, survivors };
-        if let Some(retention) = &mut self.retention {
-            retention.ended(end.clone());
+        if let Some(Retention { instance, started, .. }) = &mut self.retention {
+            instance.end = Some((exit, remains.clone()));
+            instance.uptime = started.elapsed();
         }
-        self.report(&GuardianReport::Ended { generation, end }).inspect(|()| drop(gone_tree))
+        self.report(&GuardianReport::Ended { generation, exit, remains });
+        drop(gone_tree);
     }
 
     /// The leader is gone, its children are not. In a stop they get the rest of its time;
@@ -396,31 +387,25 @@ impl Guardian {
         }
     }
 
-    fn report(&mut self, report: &GuardianReport) -> io::Result<()> {
-        if !matches!(self.supervisor, Present) {
-            return Ok(());
+    fn report(&self, report: &GuardianReport) {
+        if matches!(self.supervisor, Present) {
+            // A supervisor that is gone is noticed by the next read of the socket.
+            self.line.send(report, &[]).ok();
         }
-        // A supervisor that is gone is noticed by the next read of the socket.
-        send_all(self.socket.as_fd(), &report.to_bytes()).or(Ok(()))
     }
 }
 
-fn is_readable(socket: &OwnedFd) -> io::Result<bool> {
+fn is_readable(socket: &UnixStream) -> io::Result<bool> {
     let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     Ok(poll(&mut polled, PollTimeout::ZERO)? > 0)
 }
 
 /// One instance that may outlive its supervisor.
 #[derive(Debug)]
-pub(super) struct Retention {
-    pub(super) identity: InstanceIdentity,
-    generation: u64,
-    pid: u32,
+struct Retention {
+    /// As the next supervisor is told of it; the end until a supervisor has acknowledged it.
+    instance: RetainedInstance,
     started: Instant,
-    /// Its end and its uptime, until a supervisor has acknowledged them.
-    end: Option<(TreeEnd, Duration)>,
-    /// Its stop has begun.
-    pub(super) stopping: bool,
     stdin: Option<OwnedFd>,
     /// Stdout and stderr, until their end.
     outputs: [Option<OwnedFd>; 2],
@@ -428,91 +413,38 @@ pub(super) struct Retention {
 }
 
 impl Retention {
-    pub(super) fn new(
-        identity: InstanceIdentity,
-        (generation, pid): (u64, u32),
-        stdin: Option<OwnedFd>,
-        outputs: [OwnedFd; 2],
-        folder: &Path,
-    ) -> Self {
-        Self {
-            identity,
-            generation,
-            pid,
-            started: Instant::now(),
-            end: None,
-            stopping: false,
-            stdin,
-            outputs: outputs.map(Some),
-            spool: OutputSpool::new(folder),
-        }
-    }
-
-    pub(super) fn close_stdin(&mut self) {
-        self.stopping = true;
-        self.stdin = None;
-    }
-
-    /// It is gone, and so is its whole tree.
-    pub(super) fn ended(&mut self, end: TreeEnd) {
-        self.end = Some((end, self.started.elapsed()));
-    }
-
-    /// Whether it is gone, and no supervisor has acknowledged that.
-    pub(super) fn has_ended(&self) -> bool {
-        self.end.is_some()
-    }
-
     /// The pipes to read from while there is no supervisor.
-    pub(super) fn outputs(&self) -> [Option<BorrowedFd<'_>>; 2] {
+    fn outputs(&self) -> [Option<BorrowedFd<'_>>; 2] {
         self.outputs.each_ref().map(|output| output.as_ref().map(AsFd::as_fd))
     }
 
     /// Takes what is in a pipe, so that no service waits for a reader.
-    pub(super) fn drain(&mut self, index: usize) {
+    fn drain(&mut self, index: usize) {
         let Some(output) = &self.outputs[index] else { return };
         let stream = if index == 0 { LogStream::Stdout } else { LogStream::Stderr };
         // The supervisor has set it already, as the pipe is the same.
         fcntl(output, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).ok();
         let mut buffer = [0; PIPE_CHUNK_BYTES];
-        match nix::unistd::read(output, &mut buffer).map_err(io::Error::from) {
-            Ok(0) => self.outputs[index] = None,
-            Ok(length) => self.spool.write(stream, &buffer[..length]),
-            Err(error) if is_passing(&error) => {}
-            Err(_) => self.outputs[index] = None,
+        match nix::unistd::read(output, &mut buffer) {
+            Ok(length @ 1..) => self.spool.write(stream, &buffer[..length]),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Ok(0) | Err(_) => self.outputs[index] = None,
         }
     }
 
-    /// The spooled output is passed on.
-    pub(super) fn discard_spool(&mut self) {
-        self.spool.clear();
-    }
-
     /// The report for the next supervisor, and the descriptors that go with it.
-    pub(super) fn offer(&self) -> (RetainedInstance, Vec<BorrowedFd<'_>>) {
+    fn offer(&self) -> (RetainedInstance, Vec<BorrowedFd<'_>>) {
         let [stdout, stderr] = self.outputs();
         let [older, newer] = self.spool.files();
         let stdin = self.stdin.as_ref().map(AsFd::as_fd);
         let descriptors = [stdin, stdout, stderr, older, newer];
-        let (end, uptime) = match &self.end {
-            Some((end, uptime)) => (Some(end.clone()), *uptime),
-            None => (None, self.started.elapsed()),
-        };
+        let instance = self.instance.clone();
         let retained = RetainedInstance {
-            guardian: std::process::id(),
-            identity: self.identity.clone(),
-            generation: self.generation,
-            pid: self.pid,
-            uptime_ms: millis(uptime),
-            stopping: self.stopping,
-            end,
+            uptime: instance.end.as_ref().map_or(self.started.elapsed(), |_| instance.uptime),
             descriptors: descriptors.map(|descriptor| descriptor.is_some()),
             lost: self.spool.lost,
+            ..instance
         };
         (retained, descriptors.into_iter().flatten().collect())
     }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -4,17 +4,16 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::net::UnixStream;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::IDLE_GUARDIANS_MAX;
 use nix::unistd::Pid;
 
-use super::messages::{FrameReader, GuardianOrder, GuardianReport, RetainedInstance};
+use super::messages::{GuardianOrder, GuardianReport};
 use super::socket_task::{Peer, SocketTasks};
-use super::tree::exited;
 use crate::process::spawn_error::explain;
-use crate::process::{Command, Report};
+use crate::process::{Command, Report, RetainedInstance};
 
 /// The service of a guardian, and the guardian's number.
 pub(super) type GuardianKey = (ServiceId, u64);
@@ -22,10 +21,10 @@ pub(super) type GuardianKey = (ServiceId, u64);
 /// All guardians that have a socket.
 #[derive(Default)]
 pub(super) struct Guardians {
-    by_key: BTreeMap<GuardianKey, GuardianHandle>,
-    next_number: u64,
+    pub(super) by_key: BTreeMap<GuardianKey, GuardianHandle>,
+    pub(super) next_number: u64,
     /// They retain their instances for the next supervisor.
-    retain: bool,
+    pub(super) retain: bool,
     /// Those whose last report was given to the loop.
     handed_out: Vec<GuardianKey>,
 }
@@ -34,8 +33,8 @@ pub(super) struct Guardians {
 pub(super) struct GuardianHandle {
     /// The warden that forked it.
     pub(super) warden: Option<Pid>,
-    pid: Option<Pid>,
-    peer: Peer,
+    pub(super) pid: Option<Pid>,
+    pub(super) peer: Peer,
     /// The instance that it runs; none where it is idle.
     pub(super) current: Option<(Generation, Command)>,
     /// The instance that it has run, whose end was not given to the loop.
@@ -50,16 +49,6 @@ impl GuardianHandle {
 }
 
 impl Guardians {
-    /// Sets whether they outlive this supervisor, and the number of the next one.
-    pub(super) const fn configure(&mut self, retain: bool, next_number: u64) {
-        (self.retain, self.next_number) = (retain, next_number);
-    }
-
-    /// The processes that are known.
-    pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
-        self.by_key.values().filter_map(|guardian| guardian.pid)
-    }
-
     fn of(&self, service: ServiceId) -> impl Iterator<Item = (GuardianKey, &GuardianHandle)> {
         let all = self.by_key.range((service, 0)..=(service, u64::MAX));
         all.map(|(key, guardian)| (*key, guardian))
@@ -99,8 +88,8 @@ impl Guardians {
     ) -> io::Result<(GuardianKey, OwnedFd)> {
         let key = (service, self.next_number);
         self.next_number += 1;
-        let (ours, theirs) = StdStream::pair()?;
-        let peer = sockets.open_guardian(key, ours, FrameReader::default())?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let peer = sockets.open_guardian(key, ours.into())?;
         let (pid, current, unreported) = (None, None, None);
         self.by_key.insert(key, GuardianHandle { warden, pid, peer, current, unreported });
         Ok((key, theirs.into()))
@@ -118,7 +107,7 @@ impl Guardians {
         if !self.retain {
             peer.send(&GuardianOrder::Release, Vec::new());
         }
-        let generation = Generation(instance.generation);
+        let generation = instance.generation;
         let handle = GuardianHandle {
             warden,
             pid: Some(Pid::from_raw(instance.guardian.cast_signed())),
@@ -127,7 +116,8 @@ impl Guardians {
             unreported: instance.end.is_some().then_some(generation),
         };
         self.by_key.insert(key, handle);
-        instance.end.map(|end| exited(key.0, generation, end))
+        let (service, (exit, remains)) = (key.0, instance.end?);
+        Some(Report::Exited { service, generation, exit, remains })
     }
 
     /// Sends an order to start an instance.
@@ -146,11 +136,6 @@ impl Guardians {
                 None => guardian.peer.send(order, stdio),
             }
         }
-    }
-
-    /// Removes a guardian that is lost.
-    pub(super) fn remove(&mut self, key: GuardianKey) -> Option<GuardianHandle> {
-        self.by_key.remove(&key)
     }
 
     /// Removes the guardian of an instance.
@@ -173,30 +158,23 @@ impl Guardians {
                 return None;
             }
             GuardianReport::Launched { generation, pid } => {
-                Report::Spawned { service, generation: Generation(generation), pid }
+                Report::Spawned { service, generation, pid }
             }
             GuardianReport::LaunchFailed { errno, .. } => {
                 let (generation, command) = guardian.current.take()?;
                 let failure = explain(&command, &io::Error::from_raw_os_error(errno));
                 Report::SpawnFailed { service, generation, failure }
             }
-            GuardianReport::Ended { generation, end } => {
+            GuardianReport::Ended { generation, exit, remains } => {
                 guardian.current = None;
-                guardian.unreported = self.retain.then_some(Generation(generation));
-                exited(service, Generation(generation), end)
+                guardian.unreported = self.retain.then_some(generation);
+                Report::Exited { service, generation, exit, remains }
             }
             // Sent once, and received during the handover.
             GuardianReport::Retained(_) => return None,
         };
         self.release_surplus(service);
         Some(report)
-    }
-
-    /// The spooled output of a guardian's instance is passed on.
-    pub(super) fn discard_spool(&self, key: GuardianKey) {
-        if let Some(guardian) = self.by_key.get(&key) {
-            guardian.peer.send(&GuardianOrder::DiscardSpool, Vec::new());
-        }
     }
 
     /// The warden could not fork a guardian. Returns the report of the start that failed with it.
@@ -267,16 +245,13 @@ mod tests {
     use afresh_core::service::Exit;
 
     use super::*;
-    use crate::process::unix::messages::{ProcessEnd, TreeEnd};
+    use crate::process::Remains;
 
     const SERVICE: ServiceId = ServiceId(7);
 
     fn ended(generation: u64) -> GuardianReport {
-        let leader = ProcessEnd::Code(3);
-        GuardianReport::Ended {
-            generation,
-            end: TreeEnd { leader, leftovers: 0, survivors: vec![] },
-        }
+        let (generation, exit) = (Generation(generation), Exit::Code(3));
+        GuardianReport::Ended { generation, exit, remains: Remains::default() }
     }
 
     fn start(guardians: &mut Guardians, sockets: &mut SocketTasks, generation: u64) -> GuardianKey {
@@ -309,7 +284,7 @@ mod tests {
     #[tokio::test]
     async fn a_retained_end_is_remembered_until_the_loop_has_dealt_with_it() {
         let (mut guardians, mut sockets) = (Guardians::default(), SocketTasks::new());
-        guardians.configure(true, 5);
+        (guardians.retain, guardians.next_number) = (true, 5);
         let key = start(&mut guardians, &mut sockets, 1);
         assert_eq!(key.1, 5);
         let report = guardians.handle(key, ended(1)).unwrap();
@@ -330,6 +305,6 @@ mod tests {
         };
         assert_eq!(generation, Generation(4));
         assert!(failure.message.contains("too many processes"), "{}", failure.message);
-        assert!(guardians.remove(key).is_none());
+        assert!(guardians.by_key.is_empty());
     }
 }

@@ -413,14 +413,15 @@ unsafe extern "C" {
 /// Starts the process as the leader of its own group. The caller has one thread, and no handler for
 /// a signal.
 pub(super) fn start(launch: &Launch, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
-    let argv = Strings::new(launch.argv.iter().map(|word| c_string(&[word])))?;
+    let argv = Strings::new(launch.command.argv.iter().map(|word| c_string(&[word])))?;
     // Where a variable is given twice, the last one counts; programs would take the first.
-    let env: BTreeMap<&OsString, &OsString> = launch.env.iter().map(|(k, v)| (k, v)).collect();
+    let env: BTreeMap<&OsString, &OsString> =
+        launch.command.env.iter().map(|(k, v)| (k, v)).collect();
     let env =
         Strings::new(env.iter().map(|(name, value)| c_string(&[name, OsStr::new("="), value])))?;
-    let cwd = launch.cwd.as_ref();
+    let cwd = launch.command.cwd.as_ref();
     let cwd = cwd.map(|cwd| c_string(&[cwd.as_os_str()])).transpose()?;
-    if launch.argv.is_empty() {
+    if launch.command.argv.is_empty() {
         return Err(Errno::ENOENT.into());
     }
     let mut setup = ChildSetup {
@@ -434,7 +435,7 @@ pub(super) fn start(launch: &Launch, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
         failure: None,
     };
     // Of 16 bytes each, as a stack is aligned; never touched by us, so it costs what the child uses.
-    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / 16 + launch.argv.len());
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / 16 + launch.command.argv.len());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
     #[expect(unsafe_code, reason = "a bare system call, and a global of libc")]
@@ -546,6 +547,7 @@ mod tests {
     use nix::sys::wait::WaitStatus;
 
     use super::*;
+    use crate::process::Command;
     use crate::store::TempDir;
 
     #[test]
@@ -634,22 +636,20 @@ mod tests {
     }
 
     fn launch(argv: &[&str]) -> Launch {
-        Launch {
-            argv: argv.iter().map(Into::into).collect(),
-            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            ..Launch::default()
-        }
+        let argv = argv.iter().map(Into::into).collect();
+        let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        Launch { command: Command { argv, env, cwd: None }, ..Launch::default() }
     }
 
     #[test]
     fn a_program_is_found_in_its_own_path_and_gets_its_own_environment() {
         let mut wanted = launch(&["sh", "-c", "echo $# $1 $X $(pwd); exit 3", "a", "b c"]);
         for value in ["not this", "y"] {
-            wanted.env.push(("X".into(), value.into()));
+            wanted.command.env.push(("X".into(), value.into()));
         }
-        wanted.cwd = Some("/".into());
+        wanted.command.cwd = Some("/".into());
         assert_eq!(born(&wanted), ("1 b c y /\n".to_owned(), Ok(3)));
-        wanted.env[0].1 = "/nowhere".into();
+        wanted.command.env[0].1 = "/nowhere".into();
         assert_eq!(born(&wanted).1, Err(libc::ENOENT));
     }
 
@@ -680,7 +680,7 @@ mod tests {
         assert_eq!(born(&launch(&[])).1, Err(libc::ENOENT));
         assert_eq!(born(&launch(&["a\0b"])).1, Err(libc::EINVAL));
         let mut nowhere = launch(&["true"]);
-        nowhere.cwd = Some("/nowhere".into());
+        nowhere.command.cwd = Some("/nowhere".into());
         assert_eq!(born(&nowhere).1, Err(libc::ENOENT));
     }
 }

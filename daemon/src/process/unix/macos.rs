@@ -96,14 +96,14 @@ pub(super) fn wake_when_parent_dies() {}
 
 /// Starts the process as the leader of its own group.
 pub(super) fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<Pid> {
-    let Some((program, arguments)) = launch.argv.split_first() else {
+    let Some((program, arguments)) = launch.command.argv.split_first() else {
         return Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
     };
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(launch.env.iter().map(|(k, v)| (k, v)));
+    command.args(arguments).env_clear().envs(launch.command.env.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
     command.process_group(0);
-    if let Some(cwd) = &launch.cwd {
+    if let Some(cwd) = &launch.command.cwd {
         command.current_dir(cwd);
     }
     let guardian = getpid();

@@ -1,27 +1,39 @@
 //! Owns the messages between supervisor, warden and guardians, and the bytes that stand for them: length-prefixed
 //! frames on a socket pair, with file descriptors beside them. Sent and received by `socket_task.rs`, `warden.rs` and
-//! `guardian.rs`. Never blocks but in [`send_all`] and [`send_with`].
+//! `guardian.rs`. Never blocks but in [`FrameSocket`].
 //!
 //! Both ends are the same binary, unless a supervisor takes over what another one left: then `handover.rs` compares
-//! versions first, and every change of a message needs another number of the protocol. It is bytes, not JSON, because
-//! arguments and environment are bytes.
+//! versions first, and every change of a message needs another number of [`PROTOCOL`]. Only [`Greeting`] and
+//! [`VisitorRequest`] are understood by all versions for ever: fields are added at their end only. It is bytes, not
+//! JSON, because arguments and environment are bytes.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use afresh_core::definition::StopSignal;
+use afresh_core::id::Generation;
+use afresh_core::service::Exit;
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, recvmsg, sendmsg};
+
+use super::os;
+use crate::process::{Command, InstanceIdentity, Remains, RetainedInstance};
 
 /// Frames never need more: stdin, stdout and stderr, theirs and ours.
 const FDS_PER_MESSAGE_MAX: usize = 6;
 
 /// A frame that says it is longer than this is garbage: `execve` itself refuses more.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The form of everything that supervisor, warden and guardians say to each other, and of the files
+/// of output. Another number for each change of it.
+pub(super) const PROTOCOL: u64 = 1;
 
 /// A value that can be part of a frame, or all of it.
 pub(crate) trait Frame: Sized {
@@ -41,7 +53,7 @@ pub(crate) trait Frame: Sized {
 /// Takes bytes and descriptors as they come, and gives whole frames.
 #[derive(Debug, Default)]
 pub(crate) struct FrameReader {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     fds: VecDeque<OwnedFd>,
 }
 
@@ -51,18 +63,14 @@ impl FrameReader {
         let mut buffer = [0_u8; 8192];
         let mut space = cmsg_space!([RawFd; FDS_PER_MESSAGE_MAX]);
         let mut iov = [IoSliceMut::new(&mut buffer)];
-        let message = recvmsg::<()>(
-            socket.as_raw_fd(),
-            &mut iov,
-            Some(&mut space),
-            super::os::RECEIVE_FLAGS,
-        )?;
+        let number = socket.as_raw_fd();
+        let message = recvmsg::<()>(number, &mut iov, Some(&mut space), os::RECEIVE_FLAGS)?;
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(fds) = control {
                 // SAFETY: the kernel has just put these descriptors into our table for us alone.
                 #[expect(unsafe_code, reason = "descriptors arrive as numbers")]
                 self.fds.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-                self.fds.iter().for_each(super::os::close_on_exec);
+                self.fds.iter().for_each(os::close_on_exec);
             }
         }
         let received = message.bytes;
@@ -73,16 +81,12 @@ impl FrameReader {
     /// The next whole frame, if it is here.
     pub(crate) fn next<F: Frame>(&mut self) -> io::Result<Option<F>> {
         let garbage = || io::Error::new(io::ErrorKind::InvalidData, "not a frame");
-        let Some(header) = self.bytes.first_chunk::<4>() else {
-            return Ok(None);
-        };
+        let Some(header) = self.bytes.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*header) as usize;
         if length > FRAME_BYTES_MAX {
             return Err(garbage());
         }
-        let Some(body) = self.bytes.get(4..4 + length) else {
-            return Ok(None);
-        };
+        let Some(body) = self.bytes.get(4..4 + length) else { return Ok(None) };
         let mut body = FrameBody(body);
         let frame = F::read(&mut body).filter(|_| body.0.is_empty()).ok_or_else(garbage)?;
         self.bytes.drain(..4 + length);
@@ -91,11 +95,6 @@ impl FrameReader {
             self.bytes = Vec::new();
         }
         Ok(Some(frame))
-    }
-
-    #[cfg(test)]
-    pub(super) fn push(&mut self, byte: u8) {
-        self.bytes.push(byte);
     }
 
     /// The next descriptor that came beside the frames.
@@ -109,32 +108,60 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[RawFd]) -> io::R
     let iov = [IoSlice::new(bytes)];
     let rights = [ControlMessage::ScmRights(fds)];
     let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
-    Ok(sendmsg::<()>(socket.as_raw_fd(), &iov, control, super::os::SEND_FLAGS, None)?)
+    Ok(sendmsg::<()>(socket.as_raw_fd(), &iov, control, os::SEND_FLAGS, None)?)
 }
 
-/// Sends all of it on a socket that blocks.
-pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    send_with(socket, bytes, &[])
+/// A socket that blocks, and what has arrived on it.
+#[derive(Debug)]
+pub(super) struct FrameSocket {
+    pub(super) socket: UnixStream,
+    pub(super) reader: FrameReader,
 }
 
-/// Sends all of it on a socket that blocks, with descriptors beside it.
-pub(crate) fn send_with(
-    socket: BorrowedFd<'_>,
-    mut bytes: &[u8],
-    fds: &[BorrowedFd<'_>],
-) -> io::Result<()> {
-    let mut fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    while !bytes.is_empty() {
-        match send(socket, bytes, &fds) {
-            Ok(sent) => {
-                bytes = &bytes[sent..];
-                fds.clear();
+impl From<UnixStream> for FrameSocket {
+    fn from(socket: UnixStream) -> Self {
+        Self { socket, reader: FrameReader::default() }
+    }
+}
+
+impl FrameSocket {
+    /// Receives once; false at the end. One that was killed with frames unread leaves a reset, not an end.
+    pub(super) fn receive(&mut self) -> bool {
+        self.reader.receive(self.socket.as_fd()).unwrap_or(false)
+    }
+
+    /// Waits for the next frame; none at the end.
+    pub(super) fn next<F: Frame>(&mut self) -> io::Result<Option<F>> {
+        loop {
+            if let Some(frame) = self.reader.next()? {
+                return Ok(Some(frame));
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            match self.reader.receive(self.socket.as_fd()) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
         }
     }
-    Ok(())
+
+    /// Sends all of it, with descriptors beside it.
+    pub(super) fn send(&self, frame: &impl Frame, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let (frame, mut sent) = (frame.to_bytes(), 0);
+        let mut fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        while sent < frame.len() {
+            match send(self.socket.as_fd(), &frame[sent..], &fds) {
+                Ok(length) => {
+                    sent += length;
+                    fds.clear();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The rest of a frame that is being read.
@@ -148,7 +175,7 @@ impl<'a> FrameBody<'a> {
     }
 
     /// Passes over the fields that a later version may have added.
-    pub(super) const fn skip_rest(&mut self) {
+    const fn skip_rest(&mut self) {
         self.0 = &[];
     }
 }
@@ -192,12 +219,10 @@ frames_as! {
     bool as u8: |it| u8::from(*it), |read| Some(read != 0);
     String as OsString: |it| OsString::from(it), |read| Some(read.to_string_lossy().into_owned());
     PathBuf as OsString: |it| it.clone().into_os_string(), |read| Some(read.into());
-    StopSignal as u8: |it| index_of(*it), |read| Self::ALL.get(usize::from(read)).copied();
-}
-
-fn index_of(signal: StopSignal) -> u8 {
-    let index = StopSignal::ALL.iter().position(|other| *other == signal);
-    index.and_then(|index| u8::try_from(index).ok()).unwrap_or_default()
+    StopSignal as u8: |it| *it as u8, |read| Self::ALL.get(usize::from(read)).copied();
+    Generation as u64: |it| it.0, |read| Some(Self(read));
+    Duration as u64: |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX), |read| Some(Self::from_millis(read));
+    Magic as u64: |_it| MAGIC, |read| (read == MAGIC).then_some(Self);
 }
 
 impl Frame for OsString {
@@ -257,35 +282,27 @@ impl<T: Frame, const N: usize> Frame for [T; N] {
     }
 }
 
-impl<T: Frame> Frame for Box<T> {
-    fn write(&self, out: &mut Vec<u8>) {
-        T::write(self, out);
-    }
-
-    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
-        T::read(input).map(Self::new)
-    }
-}
-
-/// The fields of a struct, in the order in which they are written.
+/// The fields of a struct, in the order in which they are written; then what is done with the rest.
 macro_rules! struct_frame {
-    ($name:ident: $($field:ident),*) => {
+    ($name:ident: $($field:ident),* $(; $rest:ident)?) => {
         impl Frame for $name {
             fn write(&self, out: &mut Vec<u8>) {
                 $(self.$field.write(out);)*
             }
 
             fn read(input: &mut FrameBody<'_>) -> Option<Self> {
-                Some(Self { $($field: Frame::read(input)?),* })
+                let read = Self { $($field: Frame::read(input)?),* };
+                $(input.$rest();)?
+                Some(read)
             }
         }
     };
 }
 
 /// The variants of an enum with the byte that stands for each, and their fields: numbers for those of a
-/// tuple.
+/// tuple. Then what is done with the rest.
 macro_rules! enum_frame {
-    ($name:ident: $($tag:literal => $variant:ident { $($field:tt: $value:ident),* })*) => {
+    ($name:ident $(; $rest:ident)?: $($tag:literal => $variant:ident { $($field:tt: $value:ident),* })*) => {
         impl Frame for $name {
             fn write(&self, out: &mut Vec<u8>) {
                 match self {
@@ -297,10 +314,12 @@ macro_rules! enum_frame {
             }
 
             fn read(input: &mut FrameBody<'_>) -> Option<Self> {
-                match u8::read(input)? {
-                    $($tag => Some(Self::$variant { $($field: Frame::read(input)?),* }),)*
-                    _ => None,
-                }
+                let read = match u8::read(input)? {
+                    $($tag => Self::$variant { $($field: Frame::read(input)?),* },)*
+                    _ => return None,
+                };
+                $(input.$rest();)?
+                Some(read)
             }
         }
     };
@@ -310,13 +329,8 @@ macro_rules! enum_frame {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Launch {
     /// The instance that it will be.
-    pub(crate) generation: u64,
-    /// The program and its arguments.
-    pub(crate) argv: Vec<OsString>,
-    /// The whole environment.
-    pub(crate) env: Vec<(OsString, OsString)>,
-    /// The folder it starts in.
-    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) generation: Generation,
+    pub(crate) command: Command,
     /// The limit of open files that it must have: ours is raised.
     pub(crate) open_files: Option<(u64, u64)>,
     /// The guardian holds the output open until the end of the instance is reported.
@@ -329,7 +343,7 @@ pub(crate) struct Launch {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GuardianOrder {
     /// Start a process; stdin, stdout and stderr come as descriptors.
-    Launch(Box<Launch>),
+    Launch(Launch),
     /// This signal to the process and its group: it is to end.
     Terminate(StopSignal),
     /// SIGKILL to the whole tree.
@@ -354,34 +368,21 @@ pub(crate) enum GuardianReport {
         pid: u32,
     },
     Launched {
-        generation: u64,
+        generation: Generation,
         pid: u32,
     },
     LaunchFailed {
-        generation: u64,
+        generation: Generation,
         errno: i32,
     },
     /// The process and its whole tree are gone.
     Ended {
-        generation: u64,
-        end: TreeEnd,
+        generation: Generation,
+        exit: Exit,
+        remains: Remains,
     },
     /// The first message to a new supervisor: what was retained for it. Its descriptors come beside it.
-    Retained(Box<RetainedInstance>),
-}
-
-/// The end of the leader of the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessEnd {
-    Code(i32),
-    Signal(i32),
-}
-
-/// A process that could not be killed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Survivor {
-    pub(crate) pid: u32,
-    pub(crate) name: String,
+    Retained(RetainedInstance),
 }
 
 /// Sent to the warden.
@@ -407,7 +408,7 @@ pub(crate) enum WardenReport {
     },
     Buried {
         guardian: u64,
-        survivors: Vec<Survivor>,
+        survivors: Vec<(u32, String)>,
     },
     /// A guardian that is there; its socket comes as a descriptor.
     Guardian {
@@ -419,60 +420,56 @@ pub(crate) enum WardenReport {
     },
 }
 
-/// The identity of an instance that outlives its supervisor, for the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InstanceIdentity {
-    /// The name of its service.
-    pub(crate) service: String,
-    /// It is the current one of its service.
-    pub(crate) current: bool,
-    /// Its stdin is held open, too.
-    pub(crate) stdin: bool,
-}
-
-/// An instance that has outlived its supervisor, or whose end no supervisor has been told.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct RetainedInstance {
-    /// The guardian's own process.
-    pub(crate) guardian: u32,
-    pub(crate) identity: InstanceIdentity,
-    pub(crate) generation: u64,
-    pub(crate) pid: u32,
-    /// How long it has run, or ran.
-    pub(crate) uptime_ms: u64,
-    /// Its stop had begun.
-    pub(crate) stopping: bool,
-    pub(crate) end: Option<TreeEnd>,
-    /// Which descriptors there are: stdin, stdout, stderr, the older and the newer file of output.
-    pub(crate) descriptors: [bool; 5],
-    /// Bytes of output that had no room.
-    pub(crate) lost: u64,
-}
-
-/// The end of an instance and of its whole tree.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TreeEnd {
-    pub(crate) leader: ProcessEnd,
-    pub(crate) leftovers: u32,
-    pub(crate) survivors: Vec<Survivor>,
-}
-
 /// Sent by the warden to a guardian that outlives its supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardianInvitation {
     /// There is a new supervisor; its socket comes as a descriptor.
     Connect,
     /// End the instance, in this time.
-    End { grace_ms: u64 },
+    End { grace: Duration },
 }
 
-struct_frame!(Launch: generation, argv, env, cwd, open_files, holds_output, identity);
-struct_frame!(Survivor: pid, name);
+/// The warden's first message to a visitor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(super) magic: Magic,
+    /// See [`PROTOCOL`].
+    pub(crate) protocol: u64,
+    /// The version of afresh that it is of.
+    pub(crate) version: String,
+    /// Its process.
+    pub(crate) warden: u32,
+    /// There is a supervisor.
+    pub(crate) busy: bool,
+    /// How many instances it keeps.
+    pub(crate) instances: u64,
+    /// For how long there has been no supervisor.
+    pub(crate) alone: Duration,
+}
+
+/// The beginning of a greeting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Magic;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"afresh\0k");
+
+/// The request of a visitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VisitorRequest {
+    /// To be the supervisor.
+    Adopt { protocol: u64 },
+    /// That all is ended, in this time.
+    End { grace: Duration },
+}
+
+struct_frame!(Launch: generation, command, open_files, holds_output, identity);
+struct_frame!(Command: argv, env, cwd);
+struct_frame!(Remains: leftovers, survivors);
 struct_frame!(InstanceIdentity: service, current, stdin);
 struct_frame!(
-    RetainedInstance: guardian, identity, generation, pid, uptime_ms, stopping, end, descriptors, lost
+    RetainedInstance: guardian, identity, generation, pid, uptime, stopping, end, descriptors, lost
 );
-struct_frame!(TreeEnd: leader, leftovers, survivors);
+struct_frame!(Greeting: magic, protocol, version, warden, busy, instances, alone; skip_rest);
 
 enum_frame! { GuardianOrder:
     0 => Launch { 0: launch }
@@ -488,14 +485,15 @@ enum_frame! { GuardianOrder:
 enum_frame! { GuardianReport:
     0 => Launched { generation: generation, pid: pid }
     1 => LaunchFailed { generation: generation, errno: errno }
-    2 => Ended { generation: generation, end: end }
+    2 => Ended { generation: generation, exit: exit, remains: remains }
     3 => Hello { pid: pid }
     4 => Retained { 0: instance }
 }
 
-enum_frame! { ProcessEnd:
+enum_frame! { Exit:
     0 => Code { 0: code }
     1 => Signal { 0: signal }
+    2 => Unknown {}
 }
 
 enum_frame! { WardenOrder:
@@ -514,7 +512,12 @@ enum_frame! { WardenReport:
 
 enum_frame! { GuardianInvitation:
     0 => Connect {}
-    1 => End { grace_ms: grace_ms }
+    1 => End { grace: grace }
+}
+
+enum_frame! { VisitorRequest; skip_rest:
+    1 => Adopt { protocol: protocol }
+    2 => End { grace: grace }
 }
 
 #[cfg(test)]
@@ -538,7 +541,7 @@ mod tests {
     fn descriptors_arrive_with_their_frame() {
         let (left, right) = UnixStream::pair().unwrap();
         let (read, write) = nix::unistd::pipe().unwrap();
-        let bytes = GuardianOrder::Launch(Box::default()).to_bytes();
+        let bytes = GuardianOrder::Launch(Launch::default()).to_bytes();
         let sent = send(left.as_fd(), &bytes, &[read.as_raw_fd()]).unwrap();
         assert_eq!(sent, bytes.len());
         let mut inbox = FrameReader::default();
@@ -557,19 +560,21 @@ mod tests {
         let bytes = frame.to_bytes();
         let mut inbox = FrameReader::default();
         for byte in &bytes[..bytes.len() - 1] {
-            inbox.push(*byte);
+            inbox.bytes.push(*byte);
             assert!(inbox.next::<F>().is_ok_and(|frame| frame.is_none()));
         }
-        inbox.push(bytes[bytes.len() - 1]);
+        inbox.bytes.push(bytes[bytes.len() - 1]);
         assert_eq!(inbox.next::<F>().ok().flatten().as_ref(), Some(frame));
     }
 
     fn launch() -> Launch {
         Launch {
-            generation: 7,
-            argv: vec!["a".into(), OsString::from_vec(vec![0xff, 0xfe]), OsString::new()],
-            env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
-            cwd: Some("/tmp".into()),
+            generation: Generation(7),
+            command: Command {
+                argv: vec!["a".into(), OsString::from_vec(vec![0xff, 0xfe]), OsString::new()],
+                env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
+                cwd: Some("/tmp".into()),
+            },
             open_files: Some((1024, 4096)),
             holds_output: true,
             identity: Some(identity()),
@@ -580,11 +585,11 @@ mod tests {
         InstanceIdentity { service: "web".to_owned(), current: true, stdin: false }
     }
 
-    fn retained(end: Option<TreeEnd>) -> GuardianReport {
+    fn retained(end: Option<(Exit, Remains)>) -> GuardianReport {
         let descriptors = [false, true, true, false, true];
-        let (guardian, generation, pid, identity) = (3, 7, 9, identity());
+        let (guardian, generation, pid, identity) = (3, Generation(7), 9, identity());
         let rest = RetainedInstance::default();
-        GuardianReport::Retained(Box::new(RetainedInstance {
+        GuardianReport::Retained(RetainedInstance {
             guardian,
             generation,
             pid,
@@ -592,7 +597,7 @@ mod tests {
             end,
             descriptors,
             ..rest
-        }))
+        })
     }
 
     fn hex(frame: &impl Frame) -> String {
@@ -602,10 +607,10 @@ mod tests {
     /// A supervisor of the same protocol may be another build: the bytes stay as they are.
     #[test]
     fn the_bytes_of_a_frame_do_not_change() {
-        let survivors = vec![Survivor { pid: 9, name: "sh".to_owned() }];
-        let end = TreeEnd { leader: ProcessEnd::Signal(9), leftovers: 3, survivors };
+        let remains = Remains { leftovers: 3, survivors: vec![(9, "sh".to_owned())] };
+        let (generation, exit) = (Generation(1), Exit::Signal(9));
         assert_eq!(
-            hex(&GuardianReport::Ended { generation: 1, end }),
+            hex(&GuardianReport::Ended { generation, exit, remains }),
             "30000000020100000000000000\
              0109000000\
              0300000000000000\
@@ -613,9 +618,10 @@ mod tests {
                 .replace(' ', "")
         );
         let (argv, cwd) = (vec!["a".into()], Some("/".into()));
-        let launch = Launch { generation: 7, argv, cwd, ..Launch::default() };
+        let command = Command { argv, cwd, env: Vec::new() };
+        let launch = Launch { generation: Generation(7), command, ..Launch::default() };
         assert_eq!(
-            hex(&GuardianOrder::Launch(Box::new(launch))),
+            hex(&GuardianOrder::Launch(launch)),
             "2f000000000700000000000000\
              0100000000000000010000000000000061\
              0000000000000000\
@@ -626,18 +632,18 @@ mod tests {
 
     #[test]
     fn every_frame_survives_the_wire_byte_by_byte() {
-        survives(&GuardianOrder::Launch(Box::new(launch())));
-        survives(&GuardianOrder::Launch(Box::default()));
+        survives(&GuardianOrder::Launch(launch()));
+        survives(&GuardianOrder::Launch(Launch::default()));
         StopSignal::ALL.into_iter().for_each(|signal| survives(&GuardianOrder::Terminate(signal)));
         survives(&GuardianOrder::Kill);
-        let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
+        let survivors = vec![(9, "sudo".to_owned())];
         survives(&GuardianReport::Hello { pid: 2 });
-        survives(&GuardianReport::Launched { generation: 1, pid: 2 });
-        survives(&GuardianReport::LaunchFailed { generation: 1, errno: 2 });
-        for end in [ProcessEnd::Code(-1), ProcessEnd::Signal(9)] {
-            let end = TreeEnd { leader: end, leftovers: 3, survivors: survivors.clone() };
-            survives(&GuardianReport::Ended { generation: 1, end: end.clone() });
-            survives(&retained(Some(end)));
+        survives(&GuardianReport::Launched { generation: Generation(1), pid: 2 });
+        survives(&GuardianReport::LaunchFailed { generation: Generation(1), errno: 2 });
+        for exit in [Exit::Code(-1), Exit::Signal(9)] {
+            let remains = Remains { leftovers: 3, survivors: survivors.clone() };
+            survives(&retained(Some((exit, remains.clone()))));
+            survives(&GuardianReport::Ended { generation: Generation(1), exit, remains });
         }
         survives(&retained(None));
         for order in
@@ -648,7 +654,7 @@ mod tests {
         survives(&GuardianOrder::DiscardSpool);
         survives(&GuardianOrder::Release);
         survives(&GuardianInvitation::Connect);
-        survives(&GuardianInvitation::End { grace_ms: 5 });
+        survives(&GuardianInvitation::End { grace: Duration::from_millis(5) });
         let (socket, folder) = ("/s".into(), "/f".into());
         survives(&WardenOrder::Keep { socket, folder });
         survives(&WardenOrder::Leave);
@@ -658,5 +664,54 @@ mod tests {
         survives(&WardenOrder::Bury { guardian: 1 });
         survives(&WardenReport::ForkFailed { guardian: 1, errno: 11 });
         survives(&WardenReport::Buried { guardian: 1, survivors });
+    }
+
+    fn read<F: Frame>(bytes: &[u8]) -> io::Result<Option<F>> {
+        let mut reader = FrameReader::default();
+        reader.bytes.extend_from_slice(bytes);
+        reader.next()
+    }
+
+    /// What this version sends, byte by byte: every later one has to understand it.
+    #[test]
+    fn what_versions_agree_on_does_not_change() {
+        let greeting = Greeting {
+            protocol: 1,
+            version: "0.1.0".to_owned(),
+            warden: 7,
+            busy: true,
+            instances: 2,
+            alone: Duration::from_millis(3),
+            ..Greeting::default()
+        };
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let bytes = greeting.to_bytes();
+        assert_eq!(
+            hex(&bytes),
+            "36000000\
+             616672657368006b\
+             0100000000000000\
+             0500000000000000302e312e30\
+             0700000000000000\
+             01\
+             0200000000000000\
+             0300000000000000"
+        );
+        assert_eq!(read::<Greeting>(&bytes).unwrap(), Some(greeting));
+        let request = VisitorRequest::End { grace: Duration::from_millis(5) };
+        assert_eq!(hex(&request.to_bytes()), "09000000020500000000000000");
+        assert_eq!(read::<VisitorRequest>(&request.to_bytes()).unwrap(), Some(request));
+        let request = VisitorRequest::Adopt { protocol: 1 };
+        assert_eq!(hex(&request.to_bytes()), "09000000010100000000000000");
+    }
+
+    #[test]
+    fn a_greeting_that_says_more_is_understood_and_garbage_is_not() {
+        let mut bytes = Greeting::default().to_bytes();
+        bytes.extend([1, 2, 3]);
+        bytes[0] += 3;
+        assert_eq!(read::<Greeting>(&bytes).unwrap(), Some(Greeting::default()));
+        bytes[5] ^= 1;
+        assert!(read::<Greeting>(&bytes).is_err());
     }
 }

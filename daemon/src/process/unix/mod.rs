@@ -20,12 +20,13 @@ mod usage;
 mod warden;
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command as StdCommand, Stdio as Null};
+use std::process::{Command as StdCommand, Stdio};
 
 use afresh_core::definition::{OnSupervisorDeath, StopSignal};
 use afresh_core::id::{Generation, ServiceId};
@@ -38,54 +39,39 @@ use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use self::guardian_table::{GuardianHandle, GuardianKey, Guardians};
-pub(crate) use self::handover::{AdoptedInstance, AdoptedStdio, Entered};
-use self::handover::{
-    Handover, HandoverFolder, WardenConnection, adopt, end_kept, wait_until_free,
-};
-use self::messages::{FrameReader, GuardianOrder, Launch, WardenOrder, WardenReport};
+use self::handover::{AdoptError, Handover, HandoverFolder, HandoverFolderError, adopt};
+use self::messages::{FrameSocket, GuardianOrder, Launch, WardenOrder, WardenReport};
 use self::socket_task::{Peer, PeerMessage, SocketTasks};
 use self::tree::Sweep;
 use super::spawn_error::explain;
-use super::{AdoptError, Command, HandoverFolderError, OutputEnd, Report};
+use super::{Command, Entered, OutputEnd, Report, WARDEN_COMMAND};
 
-pub(crate) use self::handover::abandoned_warden;
+pub(crate) use self::handover::{AdoptedInstance, abandoned_warden};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 pub(crate) use self::output_spool::SpoolReader;
 pub(crate) use self::tree::{is_alive, kill_one, terminate_one};
-pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
+pub(crate) use self::usage::{own_usage, usage_of_tree, usage_of_trees};
 pub(crate) use self::warden::run as run_warden;
 pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 
 /// An error of the setup of the process layer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    /// The warden did not start.
-    #[error("cannot start the warden from `{}`", exe.display())]
-    Warden {
-        /// This binary.
-        exe: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
+    /// The warden did not start from this binary.
+    #[error("cannot start the warden from `{}`", .0.display())]
+    Warden(PathBuf, #[source] io::Error),
     /// The ends of children cannot be heard.
     #[error("cannot listen for the ends of children")]
     Signals(#[source] io::Error),
-    /// The next supervisor could not find us.
-    #[error("cannot listen at `{}`, so no service could outlive afresh", path.display())]
-    Listen {
-        /// The socket.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
+    /// The next supervisor could not find us at this socket.
+    #[error("cannot listen at `{}`, so no service could outlive afresh", .0.display())]
+    Listen(PathBuf, #[source] io::Error),
     /// The folder of the handover cannot be used.
     #[error("cannot make sure that no service runs twice")]
-    Handover(#[source] HandoverFolderError),
+    Handover(#[from] HandoverFolderError),
     /// The services that it has left cannot be taken over.
     #[error("cannot go on with the services that run")]
-    Adopt(#[source] AdoptError),
+    Adopt(#[from] AdoptError),
     /// The path of this binary is not known.
     #[error("cannot find out the path of this binary")]
     Executable(#[source] io::Error),
@@ -94,7 +80,9 @@ pub(crate) enum StartError {
 /// All processes that afresh has started.
 pub(crate) struct Processes {
     sockets: SocketTasks,
-    warden: WardenLink,
+    exe: PathBuf,
+    /// None after it was killed.
+    warden: Option<Warden>,
     guardians: Guardians,
     sweep: Sweep,
     /// Only in a workspace: others have no next supervisor.
@@ -119,24 +107,22 @@ impl Processes {
         folder: &Path,
         on_death: OnSupervisorDeath,
     ) -> Result<Entered, StartError> {
-        let folder = HandoverFolder::open(folder).map_err(StartError::Handover)?;
+        let folder = HandoverFolder::open(folder)?;
         let mut notices = Vec::new();
-        match adopt(&folder, on_death).await {
+        let lock = match adopt(&folder, on_death).await {
             Ok(Some((processes, instances))) => {
                 return Ok(Entered { processes, instances, notices });
             }
-            Ok(None) => {}
+            Ok(None) => folder.wait_until_free(PREDECESSOR_WAIT).await?,
             Err(error @ AdoptError::Version { .. }) => {
                 notices.push(format!("{error}: ending them"));
-                end_kept(&folder, PREDECESSOR_GRACE).await.map_err(StartError::Handover)?;
+                folder.end_kept(PREDECESSOR_GRACE).await?
             }
-            Err(error) => return Err(StartError::Adopt(error)),
-        }
-        let lock =
-            wait_until_free(&folder, PREDECESSOR_WAIT).await.map_err(StartError::Handover)?;
+            Err(error) => return Err(error.into()),
+        };
         let mut processes = Self::without_warden()?;
-        let handover = Handover::begin(&folder, lock, on_death)?;
-        processes.guardians.configure(handover.retains(), 0);
+        let handover = Handover::begin(folder, lock, on_death)?;
+        processes.guardians.retain = handover.retains();
         processes.handover = Some(handover);
         Ok(Entered { processes: processes.with_warden()?, instances: Vec::new(), notices })
     }
@@ -146,7 +132,8 @@ impl Processes {
         os::adopt_orphans().ok();
         Ok(Self {
             sockets: SocketTasks::new(),
-            warden: WardenLink::new(own_executable().map_err(StartError::Executable)?),
+            exe: own_executable().map_err(StartError::Executable)?,
+            warden: None,
             guardians: Guardians::default(),
             sweep: Sweep::new(),
             handover: None,
@@ -157,51 +144,86 @@ impl Processes {
     }
 
     fn with_warden(mut self) -> Result<Self, StartError> {
-        match self.warden.start(&mut self.sockets, self.handover.as_ref()) {
+        match self.start_warden() {
             Ok(()) => Ok(self),
-            Err(source) => Err(StartError::Warden { exe: self.warden.exe().to_owned(), source }),
+            Err(error) => Err(StartError::Warden(self.exe, error)),
         }
+    }
+
+    /// Starts a warden, and tells it to outlive this process where services do.
+    fn start_warden(&mut self) -> io::Result<()> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = StdCommand::new(&self.exe);
+        command.arg0("afresh").arg(WARDEN_COMMAND).env_clear().current_dir("/");
+        // Its end of our stderr would keep the reader of ours waiting.
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some(handover) = &self.handover {
+            // Inherited at once: there is no moment in which the lock is free.
+            command.stdout(handover.lock.try_clone()?);
+        }
+        let pid = Pid::from_raw(command.spawn()?.id().cast_signed());
+        let peer = self.sockets.open_warden(pid, ours.into())?;
+        let keep = self.handover.as_ref().map(Handover::keep_order).transpose()?.flatten();
+        if let Some((order, listener)) = keep {
+            peer.send(&order, vec![listener]);
+        }
+        self.warden = Some(Warden { pid, peer, since: Instant::now(), is_foreign: false });
+        Ok(())
+    }
+
+    /// Sends an order, where there is a warden.
+    fn order_warden(&self, order: &WardenOrder, fds: Vec<OwnedFd>) {
+        if let Some(warden) = &self.warden {
+            warden.peer.send(order, fds);
+        }
+    }
+
+    fn warden_pid(&self) -> Option<Pid> {
+        self.warden.as_ref().map(|warden| warden.pid)
     }
 
     /// Becomes the supervisor of a warden that another one has started.
     fn join(
         &mut self,
-        warden: WardenConnection,
+        warden: u32,
+        line: FrameSocket,
         handover: Handover,
         next_guardian: u64,
     ) -> io::Result<()> {
-        let pid = Pid::from_raw(warden.greeting.warden.cast_signed());
-        let peer = self.sockets.open_warden(pid, warden.socket, warden.reader)?;
-        self.warden.adopt(pid, peer);
+        let pid = Pid::from_raw(warden.cast_signed());
+        let peer = self.sockets.open_warden(pid, line)?;
+        self.warden = Some(Warden { pid, peer, since: Instant::now(), is_foreign: true });
         if !handover.retains() {
-            self.warden.send(&WardenOrder::Leave, Vec::new());
+            self.order_warden(&WardenOrder::Leave, Vec::new());
         }
-        self.guardians.configure(handover.retains(), next_guardian);
+        self.guardians.retain = handover.retains();
+        self.guardians.next_number = next_guardian;
         self.handover = Some(handover);
         Ok(())
     }
 
     /// Takes an instance that another supervisor has started, as one of this service's. Its end, also
-    /// where it has ended meanwhile, comes as a report. One that cannot be taken is ended.
+    /// where it has ended meanwhile, comes as a report. One that cannot be taken is ended. Returns its spooled
+    /// output of stdout and stderr, too, which comes first.
     pub(crate) fn take(
         &mut self,
         service: ServiceId,
         instance: AdoptedInstance,
-    ) -> io::Result<AdoptedStdio> {
-        let (guardian, generation) = (instance.number(), instance.generation());
-        let key = (service, guardian);
+    ) -> io::Result<(InstanceStdio, [SpoolReader; 2])> {
+        let (guardian, retained) = (instance.guardian, instance.retained.clone());
+        let (key, generation) = ((service, guardian), retained.generation);
         match instance.open(key, &mut self.sockets) {
-            Ok((stdio, peer, retained)) => {
+            Ok((stdio, earlier, peer)) => {
                 if let Some(handover) = self.handover.as_mut().filter(|_| retained.identity.current)
                 {
                     handover.set_current(service, Some(generation));
                 }
-                self.ready.extend(self.guardians.adopt(key, self.warden.pid(), peer, retained));
-                Ok(stdio)
+                self.ready.extend(self.guardians.adopt(key, self.warden_pid(), peer, retained));
+                Ok((stdio, earlier))
             }
             Err(error) => {
-                self.sweep.expect(guardian, service, generation);
-                self.warden.send(&WardenOrder::Bury { guardian }, Vec::new());
+                self.sweep.lost_guardians.insert(guardian, (service, generation));
+                self.order_warden(&WardenOrder::Bury { guardian }, Vec::new());
                 Err(error)
             }
         }
@@ -221,31 +243,30 @@ impl Processes {
         let (identity, held) = retained.transpose().map_err(failed)?.unwrap_or_default();
         theirs.extend(held);
         let key = self.idle_guardian(service).map_err(failed)?;
+        let cwd = command.cwd.clone().or_else(|| std::env::current_dir().ok());
         let launch = Launch {
-            generation: generation.0,
-            argv: command.argv.clone(),
-            env: command.env.clone(),
-            cwd: command.cwd.clone().or_else(|| std::env::current_dir().ok()),
+            generation,
+            command: Command { cwd, ..command.clone() },
             open_files: self.open_files,
             holds_output: output == OutputEnd::WithTheInstance,
             identity,
         };
-        let order = GuardianOrder::Launch(Box::new(launch));
+        let order = GuardianOrder::Launch(launch);
         self.guardians.launch(key, (generation, command.clone()), &order, theirs);
         Ok(ours)
     }
 
     /// An idle guardian of the service's; one is made, if there is none.
     fn idle_guardian(&mut self, service: ServiceId) -> io::Result<GuardianKey> {
-        if !self.warden.is_connected() {
-            self.warden.start(&mut self.sockets, self.handover.as_ref())?;
+        if self.warden.is_none() {
+            self.start_warden()?;
         }
-        let warden = self.warden.pid();
+        let warden = self.warden_pid();
         if let Some(key) = self.guardians.idle(service, warden) {
             return Ok(key);
         }
         let (key, socket) = self.guardians.add(service, warden, &mut self.sockets)?;
-        self.warden.send(&WardenOrder::Fork { guardian: key.1 }, vec![socket]);
+        self.order_warden(&WardenOrder::Fork { guardian: key.1 }, vec![socket]);
         Ok(key)
     }
 
@@ -268,12 +289,14 @@ impl Processes {
 
     /// The stdin of instances is in use: it has to stay open for the next supervisor.
     pub(crate) fn hold_stdin(&mut self) {
-        self.handover.iter_mut().for_each(Handover::hold_stdin);
+        self.handover.iter_mut().for_each(|handover| handover.holds_stdin = true);
     }
 
     /// Sets the name of a service, for the next supervisor.
     pub(crate) fn introduce(&mut self, service: ServiceId, name: &str) {
-        self.handover.iter_mut().for_each(|handover| handover.introduce(service, name));
+        if let Some(handover) = &mut self.handover {
+            handover.names.insert(service, name.to_owned());
+        }
     }
 
     /// Sets which instance of a service is the current one, for the next supervisor.
@@ -303,8 +326,9 @@ impl Processes {
                 message = self.sockets.next() => self.handle(message),
                 // Guardians whose warden was killed are children of this process.
                 _ = self.child_ended.recv() => drop(self.sweep.reap()),
-                () = sleep(SWEEP_PAUSE), if self.sweep.is_running() => {
-                    let living = self.guardians.pids().chain(self.warden.pid());
+                () = sleep(SWEEP_PAUSE), if self.sweep.since.is_some() => {
+                    let pids = self.guardians.by_key.values().filter_map(|guardian| guardian.pid);
+                    let living = pids.chain(self.warden.as_ref().map(|warden| warden.pid));
                     self.ready.extend(self.sweep.step(living));
                 }
             }
@@ -315,25 +339,31 @@ impl Processes {
     pub(crate) async fn shutdown(mut self) {
         self.guardians.close();
         if let Some(handover) = self.handover.as_ref().filter(|it| it.retains()) {
-            self.warden.send(&WardenOrder::Leave, Vec::new());
-            handover.close();
+            self.order_warden(&WardenOrder::Leave, Vec::new());
+            // There may be no warden to do it.
+            fs::remove_file(handover.folder.socket()).ok();
         }
-        let warden = self.warden.close();
+        // Closes the connection.
+        let warden = self.warden.take().map(|warden| warden.pid);
         self.sockets.close().await;
         self.sweep.wait_for_end(warden).await;
     }
 
     fn handle(&mut self, message: PeerMessage) {
         match message {
-            PeerMessage::Guardian { key, report } => {
+            PeerMessage::Guardian(key, report) => {
                 self.ready.extend(self.guardians.handle(key, report));
             }
-            PeerMessage::GuardianGone { key } => {
-                if let Some(guardian) = self.guardians.remove(key) {
+            PeerMessage::GuardianGone(key) => {
+                if let Some(guardian) = self.guardians.by_key.remove(&key) {
                     self.bury(key, guardian);
                 }
             }
-            PeerMessage::SpoolRead { key } => self.guardians.discard_spool(key),
+            PeerMessage::SpoolRead(key) => {
+                if let Some(guardian) = self.guardians.by_key.get(&key) {
+                    guardian.peer.send(&GuardianOrder::DiscardSpool, Vec::new());
+                }
+            }
             PeerMessage::Warden(WardenReport::Guardian { .. } | WardenReport::Given { .. }) => {}
             PeerMessage::Warden(WardenReport::Buried { guardian, survivors }) => {
                 self.ready.extend(self.sweep.finish(guardian, survivors));
@@ -341,32 +371,35 @@ impl Processes {
             PeerMessage::Warden(WardenReport::ForkFailed { guardian, errno }) => {
                 self.ready.extend(self.guardians.fork_failed(guardian, errno));
             }
-            PeerMessage::WardenGone { pid } => self.replace_warden(pid),
+            PeerMessage::WardenGone(pid) => self.replace_warden(pid),
         }
     }
 
     /// A guardian is lost: what it left has to be gone before its service may start again.
     fn bury(&mut self, (service, number): GuardianKey, guardian: GuardianHandle) {
         if let Some((generation, _)) = guardian.current {
-            self.sweep.expect(number, service, generation);
+            self.sweep.lost_guardians.insert(number, (service, generation));
         }
-        if self.warden.is_connected() && self.warden.pid() == guardian.warden {
-            self.warden.send(&WardenOrder::Bury { guardian: number }, Vec::new());
+        if self.warden.is_some() && self.warden_pid() == guardian.warden {
+            self.order_warden(&WardenOrder::Bury { guardian: number }, Vec::new());
         } else {
             // Its warden was killed before it: what it left are children of this process.
-            self.sweep.begin();
+            self.sweep.since.get_or_insert_with(Instant::now);
         }
         let text = "a guardian was lost; what it guarded is ended".to_owned();
         self.ready.push_back(Report::Notice(text));
     }
 
+    /// The socket of a warden is at its end.
     fn replace_warden(&mut self, pid: Pid) {
-        let Some(lost) = self.warden.lose(pid) else { return };
-        self.sweep.begin_after_warden(lost.child);
-        let text = if lost.was_short_lived {
+        let Some(lost) = self.warden.take_if(|warden| warden.pid == pid) else { return };
+        self.sweep.lost_warden = (!lost.is_foreign).then_some(pid);
+        self.sweep.since = Some(Instant::now());
+        // The next one waits until it is needed where this one lived so shortly.
+        let text = if lost.since.elapsed() < WARDEN_LIFE_MIN && !lost.is_foreign {
             "the warden was killed soon after its start; the next start makes another".to_owned()
         } else {
-            match self.warden.start(&mut self.sockets, self.handover.as_ref()) {
+            match self.start_warden() {
                 Ok(()) => "the warden was killed; a new one takes its place".to_owned(),
                 Err(error) => format!("the warden was killed, and no new one starts: {error}"),
             }
@@ -382,91 +415,13 @@ fn raise_open_files() -> Option<(u64, u64)> {
     Some((soft, hard))
 }
 
-/// The connection to the warden; there is none after it was killed.
-struct WardenLink {
-    exe: PathBuf,
-    warden: Option<Warden>,
-}
-
+/// The connection to the warden.
 struct Warden {
     pid: Pid,
     peer: Peer,
     since: Instant,
     /// Another supervisor started it: it is no child of this process.
     is_foreign: bool,
-}
-
-/// A warden that was killed.
-struct LostWarden {
-    /// Its process, where it is a child of this one and has to be reaped.
-    child: Option<Pid>,
-    /// It lived so shortly that the next one waits until it is needed.
-    was_short_lived: bool,
-}
-
-impl WardenLink {
-    const fn new(exe: PathBuf) -> Self {
-        Self { exe, warden: None }
-    }
-
-    fn exe(&self) -> &Path {
-        &self.exe
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        self.warden.as_ref().map(|warden| warden.pid)
-    }
-
-    const fn is_connected(&self) -> bool {
-        self.warden.is_some()
-    }
-
-    /// Starts a warden, and tells it to outlive this process where services do.
-    fn start(&mut self, sockets: &mut SocketTasks, handover: Option<&Handover>) -> io::Result<()> {
-        let (ours, theirs) = StdStream::pair()?;
-        let mut command = StdCommand::new(&self.exe);
-        command.arg0("afresh").arg(super::WARDEN_COMMAND).env_clear().current_dir("/");
-        // Its end of our stderr would keep the reader of ours waiting.
-        command.stdin(OwnedFd::from(theirs)).stdout(Null::null()).stderr(Null::null());
-        if let Some(handover) = handover {
-            // Inherited at once: there is no moment in which the lock is free.
-            command.stdout(handover.lock()?);
-        }
-        let child = command.spawn()?;
-        let pid = Pid::from_raw(child.id().cast_signed());
-        let peer = sockets.open_warden(pid, ours, FrameReader::default())?;
-        if let Some((order, listener)) = handover.map(Handover::keep_order).transpose()?.flatten() {
-            peer.send(&order, vec![listener]);
-        }
-        self.warden = Some(Warden { pid, peer, since: Instant::now(), is_foreign: false });
-        Ok(())
-    }
-
-    /// Takes over the warden of another supervisor.
-    fn adopt(&mut self, pid: Pid, peer: Peer) {
-        self.warden = Some(Warden { pid, peer, since: Instant::now(), is_foreign: true });
-    }
-
-    /// Sends an order, where there is a warden.
-    fn send(&self, order: &WardenOrder, fds: Vec<OwnedFd>) {
-        if let Some(warden) = &self.warden {
-            warden.peer.send(order, fds);
-        }
-    }
-
-    /// The socket of this warden is at its end. None where it is not the current one.
-    fn lose(&mut self, pid: Pid) -> Option<LostWarden> {
-        let lost = self.warden.take_if(|warden| warden.pid == pid)?;
-        Some(LostWarden {
-            child: (!lost.is_foreign).then_some(pid),
-            was_short_lived: lost.since.elapsed() < WARDEN_LIFE_MIN && !lost.is_foreign,
-        })
-    }
-
-    /// Closes the connection. Returns the process.
-    fn close(&mut self) -> Option<Pid> {
-        self.warden.take().map(|warden| warden.pid)
-    }
 }
 
 /// Our ends of an instance's pipes.

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,25 +18,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::guardian_table::GuardianKey;
-use super::messages::{Frame, FrameReader, GuardianReport, WardenReport, send};
+use super::messages::{Frame, FrameReader, FrameSocket, GuardianReport, WardenReport, send};
 
 /// A message of a peer, or the end of its socket.
 pub(super) enum PeerMessage {
-    Guardian {
-        key: GuardianKey,
-        report: GuardianReport,
-    },
-    GuardianGone {
-        key: GuardianKey,
-    },
+    Guardian(GuardianKey, GuardianReport),
+    GuardianGone(GuardianKey),
     /// The spooled output of a guardian's instance is passed on.
-    SpoolRead {
-        key: GuardianKey,
-    },
+    SpoolRead(GuardianKey),
     Warden(WardenReport),
-    WardenGone {
-        pid: Pid,
-    },
+    WardenGone(Pid),
 }
 
 /// The tasks of all sockets, and the queue of their messages.
@@ -53,33 +43,26 @@ impl SocketTasks {
         Self { messages, sender, tasks: JoinSet::new() }
     }
 
-    /// Gives the socket of a guardian its task. `reader` has what arrived before.
+    /// Gives the socket of a guardian its task.
     pub(super) fn open_guardian(
         &mut self,
         key: GuardianKey,
-        socket: StdStream,
-        reader: FrameReader,
+        line: FrameSocket,
     ) -> io::Result<Peer> {
-        let message = move |report| PeerMessage::Guardian { key, report };
-        self.open(socket, reader, GUARDIAN_ORDERS_MAX, message, PeerMessage::GuardianGone { key })
+        let message = move |report| PeerMessage::Guardian(key, report);
+        self.open(line, GUARDIAN_ORDERS_MAX, message, PeerMessage::GuardianGone(key))
     }
 
-    /// Gives the socket of a warden its task. `reader` has what arrived before.
-    pub(super) fn open_warden(
-        &mut self,
-        pid: Pid,
-        socket: StdStream,
-        reader: FrameReader,
-    ) -> io::Result<Peer> {
-        let gone = PeerMessage::WardenGone { pid };
-        let peer = self.open(socket, reader, WARDEN_ORDERS_MAX, PeerMessage::Warden, gone)?;
+    /// Gives the socket of a warden its task.
+    pub(super) fn open_warden(&mut self, pid: Pid, line: FrameSocket) -> io::Result<Peer> {
+        let gone = PeerMessage::WardenGone(pid);
+        let peer = self.open(line, WARDEN_ORDERS_MAX, PeerMessage::Warden, gone)?;
         Ok(Peer { wake: Some(pid), ..peer })
     }
 
     fn open<F: Frame + Send + 'static>(
         &mut self,
-        socket: StdStream,
-        reader: FrameReader,
+        FrameSocket { socket, reader }: FrameSocket,
         orders_max: usize,
         message: impl Fn(F) -> PeerMessage + Send + 'static,
         gone: PeerMessage,
@@ -104,7 +87,7 @@ impl SocketTasks {
         let messages = self.sender.clone();
         self.tasks.spawn(async move {
             tokio::select! {
-                _ = is_read => drop(messages.send(PeerMessage::SpoolRead { key }).await),
+                _ = is_read => drop(messages.send(PeerMessage::SpoolRead(key)).await),
                 () = messages.closed() => {}
             }
         });

@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use afresh_core::definition::StopSignal;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{SWEEP_MAX, SWEEP_ON_MAX, SWEEP_PAUSE};
 use afresh_core::service::Exit;
@@ -20,27 +19,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
 use tokio::time::{Instant, sleep};
 
-use super::messages::{ProcessEnd, Survivor, TreeEnd};
 use super::os::{self, ChildWatch};
 use crate::process::{Remains, Report};
 
 /// A change of a child.
 pub(super) enum Change {
     /// It ended, and is reaped.
-    Ended(ProcessEnd),
+    Ended(Exit),
     /// It was stopped by a signal.
     Stopped,
 }
 
-/// Whether children are left after all that have ended were reaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remaining {
-    None,
-    Some,
-}
-
-/// Reaps every child that has ended, and tells of those that were stopped.
-pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> Remaining {
+/// Reaps every child that has ended, and tells of those that were stopped. Returns whether children are left.
+pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> bool {
     loop {
         let mut status = 0;
         // The wrapper of nix knows no real-time signals: it reaps their victims and gives an error.
@@ -48,16 +39,12 @@ pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> Remaining {
         #[expect(unsafe_code, reason = "every signal must be understood")]
         let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
         let change = match pid {
-            0 => return Remaining::Some,
-            1.. if libc::WIFEXITED(status) => {
-                Change::Ended(ProcessEnd::Code(libc::WEXITSTATUS(status)))
-            }
-            1.. if libc::WIFSIGNALED(status) => {
-                Change::Ended(ProcessEnd::Signal(libc::WTERMSIG(status)))
-            }
+            0 => return true,
+            1.. if libc::WIFEXITED(status) => Change::Ended(Exit::Code(libc::WEXITSTATUS(status))),
+            1.. if libc::WIFSIGNALED(status) => Change::Ended(Exit::Signal(libc::WTERMSIG(status))),
             1.. if libc::WIFSTOPPED(status) => Change::Stopped,
             1.. => continue,
-            _ if Errno::last() == Errno::ECHILD => return Remaining::None,
+            _ if Errno::last() == Errno::ECHILD => return false,
             // Interrupted: nothing else is possible with these arguments.
             _ => continue,
         };
@@ -106,15 +93,12 @@ pub(super) fn signal_all(signal: Signal, spared: &[Pid]) -> usize {
 }
 
 /// The descendants that are alive, for the one who has to be told.
-pub(super) fn survivors(spared: &[Pid]) -> Vec<Survivor> {
-    let alive = |pid: Pid| {
-        let name = os::name_if_alive(pid)?;
-        Some(Survivor { pid: pid.as_raw().cast_unsigned(), name })
-    };
-    let named: Vec<Survivor> = descendants(spared).into_iter().filter_map(alive).collect();
+pub(super) fn survivors(spared: &[Pid]) -> Vec<(u32, String)> {
+    let alive = |pid: Pid| Some((pid.as_raw().cast_unsigned(), os::name_if_alive(pid)?));
+    let named: Vec<(u32, String)> = descendants(spared).into_iter().filter_map(alive).collect();
     if named.is_empty() && !os::can_list() {
         let name = "not listed, because /proc belongs to another PID namespace".to_owned();
-        return vec![Survivor { pid: 0, name }];
+        return vec![(0, name)];
     }
     named
 }
@@ -155,63 +139,33 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     os::name_if_alive(Pid::from_raw(pid.cast_signed())).is_some()
 }
 
-/// The signal that asks a service to stop.
-pub(super) const fn signal_of(signal: StopSignal) -> Signal {
-    match signal {
-        StopSignal::Terminate => Signal::SIGTERM,
-        StopSignal::Interrupt => Signal::SIGINT,
-        StopSignal::Hangup => Signal::SIGHUP,
-        StopSignal::Quit => Signal::SIGQUIT,
-        StopSignal::User1 => Signal::SIGUSR1,
-        StopSignal::User2 => Signal::SIGUSR2,
-    }
-}
-
 /// Trees that have to be gone before their services may start again.
+#[derive(Default)]
 pub(super) struct Sweep {
-    /// Guardians that were lost, with their instances.
-    lost_guardians: BTreeMap<u64, (ServiceId, Generation)>,
+    /// Guardians that were lost, with their instances: the tree of each has to be gone before its instance counts
+    /// as exited.
+    pub(super) lost_guardians: BTreeMap<u64, (ServiceId, Generation)>,
     /// Children from before this was afresh (a shell may `exec` it): not swept.
     spared: Vec<Pid>,
-    /// The warden was killed: what it left became children of this process.
-    since: Option<Instant>,
-    lost_warden: Option<Pid>,
+    /// Set where children of this process are swept: the warden was killed, and what it left became those.
+    pub(super) since: Option<Instant>,
+    /// A warden that was killed, and has to be reaped.
+    pub(super) lost_warden: Option<Pid>,
 }
 
 impl Sweep {
     pub(super) fn new() -> Self {
-        let spared = os::children(getpid());
-        Self { lost_guardians: BTreeMap::new(), spared, since: None, lost_warden: None }
-    }
-
-    pub(super) const fn is_running(&self) -> bool {
-        self.since.is_some()
-    }
-
-    /// The tree of a lost guardian has to be gone before its instance counts as exited.
-    pub(super) fn expect(&mut self, number: u64, service: ServiceId, generation: Generation) {
-        self.lost_guardians.insert(number, (service, generation));
-    }
-
-    /// Begins to sweep the children of this process.
-    pub(super) fn begin(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    /// The warden is lost, and is reaped where it is a child.
-    pub(super) fn begin_after_warden(&mut self, child: Option<Pid>) {
-        self.lost_warden = child;
-        self.since = Some(Instant::now());
+        Self { spared: os::children(getpid()), ..Self::default() }
     }
 
     /// The tree of a lost guardian is gone, but for survivors.
-    pub(super) fn finish(&mut self, number: u64, survivors: Vec<Survivor>) -> Option<Report> {
+    pub(super) fn finish(&mut self, number: u64, survivors: Vec<(u32, String)>) -> Option<Report> {
         let (service, generation) = self.lost_guardians.remove(&number)?;
-        let remains = Remains { leftovers: 0, survivors: named(survivors) };
+        let remains = Remains { leftovers: 0, survivors };
         Some(Report::Exited { service, generation, exit: Exit::Unknown, remains })
     }
 
-    pub(super) fn reap(&mut self) -> Remaining {
+    pub(super) fn reap(&mut self) -> bool {
         let lost_warden = &mut self.lost_warden;
         let spared = &self.spared;
         reap(|pid, change| match change {
@@ -225,8 +179,8 @@ impl Sweep {
     /// Kills what lost guardians and wardens left. Without a warden, living guardians are children too,
     /// and `living` names them.
     pub(super) fn step(&mut self, living: impl Iterator<Item = Pid>) -> Vec<Report> {
-        let remaining = self.reap();
-        let (strays, spared) = self.kill_strays(remaining, living);
+        let are_left = self.reap();
+        let (strays, spared) = self.kill_strays(are_left, living);
         let elapsed = self.since.map_or(Duration::MAX, |since| since.elapsed());
         let done = strays == 0 && self.lost_warden.is_none();
         if !done && elapsed <= SWEEP_MAX {
@@ -242,17 +196,11 @@ impl Sweep {
     }
 
     /// Returns how many there were, and the children that were spared.
-    fn kill_strays(
-        &self,
-        remaining: Remaining,
-        living: impl Iterator<Item = Pid>,
-    ) -> (usize, Vec<Pid>) {
+    fn kill_strays(&self, are_left: bool, living: impl Iterator<Item = Pid>) -> (usize, Vec<Pid>) {
         let foreign = self.spared.iter().copied().chain(in_our_session());
         let spared: Vec<Pid> = living.chain(foreign).collect();
-        match remaining {
-            Remaining::None => (0, spared),
-            Remaining::Some => (signal_all(Signal::SIGKILL, &spared), spared),
-        }
+        let strays = if are_left { signal_all(Signal::SIGKILL, &spared) } else { 0 };
+        (strays, spared)
     }
 
     /// Waits until the warden and all else that this process has started are gone, though not for ever.
@@ -260,27 +208,13 @@ impl Sweep {
         let deadline = Instant::now() + SWEEP_MAX * 2;
         while Instant::now() < deadline {
             let mut warden_alive = warden.is_some_and(|pid| os::name_if_alive(pid).is_some());
-            let remaining = reap(|pid, change| {
+            let are_left = reap(|pid, change| {
                 warden_alive &= Some(pid) != warden || matches!(change, Change::Stopped);
             });
-            if self.kill_strays(remaining, warden.into_iter()).0 == 0 && !warden_alive {
+            if self.kill_strays(are_left, warden.into_iter()).0 == 0 && !warden_alive {
                 return;
             }
             sleep(SWEEP_PAUSE).await;
         }
     }
-}
-
-/// The report of the end of an instance.
-pub(super) fn exited(service: ServiceId, generation: Generation, end: TreeEnd) -> Report {
-    let exit = match end.leader {
-        ProcessEnd::Code(code) => Exit::Code(code),
-        ProcessEnd::Signal(signal) => Exit::Signal(signal),
-    };
-    let remains = Remains { leftovers: end.leftovers, survivors: named(end.survivors) };
-    Report::Exited { service, generation, exit, remains }
-}
-
-fn named(survivors: Vec<Survivor>) -> Vec<(u32, String)> {
-    survivors.into_iter().map(|survivor| (survivor.pid, survivor.name)).collect()
 }

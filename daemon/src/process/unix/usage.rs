@@ -5,25 +5,12 @@
 //! not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use nix::unistd::{Pid, getpid};
 
 use super::os;
 use super::tree::below;
 use crate::process::TreeUsage;
-
-/// The memory that a process and all its descendants hold; none where it is gone, or the system does
-/// not tell.
-pub(crate) fn memory_of_tree(pid: u32) -> Option<u64> {
-    Some(usage_of_tree(pid)?.memory_bytes)
-}
-
-/// The processor time that a process and all its descendants have used; none where it is gone, or
-/// the system does not tell.
-pub(crate) fn cpu_time_of_tree(pid: u32) -> Option<Duration> {
-    Some(usage_of_tree(pid)?.cpu_time)
-}
 
 /// The usage of each of these processes with its descendants. All of them together cost one walk through the
 /// table of processes.
@@ -77,7 +64,8 @@ pub(crate) fn own_usage() -> Option<TreeUsage> {
     os::usage(getpid())
 }
 
-fn usage_of_tree(pid: u32) -> Option<TreeUsage> {
+/// The usage of a process and all its descendants; none where it is gone, or the system does not tell.
+pub(crate) fn usage_of_tree(pid: u32) -> Option<TreeUsage> {
     let root = Pid::from_raw(i32::try_from(pid).ok().filter(|pid| *pid > 0)?);
     let mut sum = os::usage(root)?;
     for pid in below(vec![root]).into_iter().skip(1) {
@@ -90,6 +78,7 @@ fn usage_of_tree(pid: u32) -> Option<TreeUsage> {
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
     use crate::store::wait_for;
@@ -119,9 +108,11 @@ mod tests {
         let tree = Tree::of("(sh -c 'while :; do :; done' & wait) & wait");
         let pid = tree.0.id();
         let own = || os::usage(Pid::from_raw(pid.cast_signed()));
-        wait_for("work in the tree", || cpu_time_of_tree(pid) > Some(Duration::from_millis(200)));
+        wait_for("work in the tree", || {
+            usage_of_tree(pid).unwrap().cpu_time > Duration::from_millis(200)
+        });
         assert!(own().unwrap().cpu_time < Duration::from_millis(100), "the leader itself waits");
-        assert!(memory_of_tree(pid).unwrap() > own().unwrap().memory_bytes);
+        assert!(usage_of_tree(pid).unwrap().memory_bytes > own().unwrap().memory_bytes);
     }
 
     #[test]
@@ -158,7 +149,7 @@ mod tests {
         let mut tree = Tree::of("exit 0");
         tree.0.wait().unwrap();
         for pid in [tree.0.id(), 0, u32::MAX] {
-            assert_eq!((memory_of_tree(pid), cpu_time_of_tree(pid)), (None, None));
+            assert_eq!(usage_of_tree(pid), None);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! its child, and is killed.
 //!
 //! Where services are to outlive their supervisor, it does too, and brings the next one together with
-//! the guardians. It serves one visitor at a time, and none that sends no request. Its stdout is a lock that it and all guardians hold.
+//! the guardians. It serves one visitor at a time, and none that sends no request. Its stdout is a lock that
+//! it and all guardians hold.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,12 +24,11 @@ use nix::unistd::{Pid, Uid, dup2_stdin, setsid};
 use tokio::time::Instant;
 
 use super::guardian::{WardenSocket, guard};
-use super::handover::{Greeting, PROTOCOL, VisitorRequest, millis};
 use super::messages::{
-    Frame, FrameReader, GuardianInvitation, WardenOrder, WardenReport, send_all, send_with,
+    FrameSocket, Greeting, GuardianInvitation, PROTOCOL, VisitorRequest, WardenOrder, WardenReport,
 };
 use super::os::{self, Cgroup, ChildWatch};
-use super::tree::{self, Change, Remaining, wait};
+use super::tree::{self, Change, wait};
 use crate::os::dispositions;
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
@@ -47,7 +47,7 @@ pub(crate) fn run() -> io::Result<()> {
     os::adopt_orphans()?;
     let parent_cgroup = Cgroup::own().inspect(Cgroup::clean);
     let mut warden = Warden {
-        supervisor: Some(FrameSocket { socket, reader: FrameReader::default() }),
+        supervisor: Some(UnixStream::from(socket).into()),
         supervisor_pid: std::os::unix::process::parent_id(),
         watch: ChildWatch::new()?,
         guardians: BTreeMap::new(),
@@ -81,36 +81,30 @@ enum LoopStep {
     Next,
     Done,
     /// This process is a guardian now, and these are its sockets.
-    Child(OwnedFd, Option<WardenSocket>),
+    Child(UnixStream, Option<WardenSocket>),
 }
 
-pub(super) struct Warden {
+struct Warden {
     /// None after it was killed, while the next one may come.
-    pub(super) supervisor: Option<FrameSocket>,
-    pub(super) supervisor_pid: u32,
+    supervisor: Option<FrameSocket>,
+    supervisor_pid: u32,
     watch: ChildWatch,
-    pub(super) guardians: BTreeMap<u64, ForkedGuardian>,
-    pub(super) next_guardian: u64,
+    guardians: BTreeMap<u64, ForkedGuardian>,
+    next_guardian: u64,
     /// Since when there are processes that a killed guardian left.
     strays_since: Option<Instant>,
     /// The supervisor is gone; guardians that are not gone by then are killed.
-    pub(super) leave_by: Option<Instant>,
+    leave_by: Option<Instant>,
     parent_cgroup: Option<Cgroup>,
     /// Where the warden outlives the supervisor.
-    pub(super) handover: Option<HandoverListener>,
+    handover: Option<HandoverListener>,
 }
 
-/// A socket, and what has arrived on it.
-pub(super) struct FrameSocket {
-    pub(super) socket: OwnedFd,
-    pub(super) reader: FrameReader,
-}
-
-pub(super) struct ForkedGuardian {
-    pub(super) pid: Pid,
-    pub(super) gone: bool,
+struct ForkedGuardian {
+    pid: Pid,
+    gone: bool,
     /// Tells it of the next supervisor.
-    pub(super) channel: Option<UnixStream>,
+    channel: Option<FrameSocket>,
     /// The supervisor waits for the report that all is gone.
     bury: bool,
     cgroup: Option<Cgroup>,
@@ -134,16 +128,16 @@ impl Warden {
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
             self.guardians.values().filter(|child| !child.gone).for_each(ForkedGuardian::kill);
         }
-        let remaining = self.reap();
-        self.sweep(remaining)?;
+        let are_left = self.reap();
+        self.sweep(are_left);
         let busy = !self.guardians.is_empty() || self.strays_since.is_some();
         let stays = self.leave_by.is_none() && self.supervisor.is_some();
         Ok(if stays || busy { LoopStep::Next } else { LoopStep::Done })
     }
 
     fn patience(&self) -> Option<Duration> {
-        let visit = self.handover.as_ref().and_then(HandoverListener::visit_ends_at);
-        let until = self.leave_by.into_iter().chain(visit).min();
+        let visitor = self.handover.as_ref().and_then(|handover| handover.visitor.as_ref());
+        let until = self.leave_by.into_iter().chain(visitor.map(|visitor| visitor.until)).min();
         match (self.strays_since, until) {
             (Some(_), _) => Some(SWEEP_PAUSE),
             (None, Some(at)) => Some(at.saturating_duration_since(Instant::now()).max(SWEEP_PAUSE)),
@@ -152,32 +146,39 @@ impl Warden {
     }
 
     /// Follows the orders that have come. In a guardian that was forked, returns its sockets.
-    fn listen(&mut self) -> io::Result<Option<(OwnedFd, Option<WardenSocket>)>> {
+    fn listen(&mut self) -> io::Result<Option<(UnixStream, Option<WardenSocket>)>> {
         let Some(line) = &mut self.supervisor else { return Ok(None) };
-        if !line.reader.receive(line.socket.as_fd()).unwrap_or(false) {
+        if !line.receive() {
             // Each guardian has noticed by itself, unless it was stopped or hangs.
             for child in self.guardians.values().filter(|child| !child.gone) {
                 kill(child.pid, Signal::SIGCONT).ok();
             }
             self.supervisor = None;
-            self.begin_alone();
-            if self.handover.is_none() {
-                self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
+            match &mut self.handover {
+                Some(handover) => handover.alone_since = Instant::now(),
+                None => self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE),
             }
             return Ok(None);
         }
-        while let Some(order) = self.next_order()? {
+        while let Some(line) = &mut self.supervisor
+            && let Some(order) = line.reader.next()?
+        {
             match order {
                 WardenOrder::Keep { socket, folder } => {
-                    let listener = self.supervisor.as_mut().and_then(|line| line.reader.next_fd());
-                    self.handover =
-                        listener.map(|listener| HandoverListener::new(listener, socket, folder));
+                    self.handover = line.reader.next_fd().map(|listener| HandoverListener {
+                        listener: listener.into(),
+                        socket,
+                        folder,
+                        visitor: None,
+                        alone_since: Instant::now(),
+                    });
                 }
                 WardenOrder::Leave => {
                     self.handover.take().iter().for_each(HandoverListener::close);
                 }
                 WardenOrder::Fork { guardian } => {
-                    if let Some(sockets) = self.fork(guardian)? {
+                    let socket = line.reader.next_fd();
+                    if let Some(sockets) = self.fork(guardian, socket) {
                         return Ok(Some(sockets));
                     }
                 }
@@ -186,31 +187,29 @@ impl Warden {
                         child.bury = true;
                         child.kill();
                     }
-                    None => {
-                        self.report(&WardenReport::Buried { guardian, survivors: Vec::new() })?
-                    }
+                    None => self.report(&WardenReport::Buried { guardian, survivors: Vec::new() }),
                 },
             }
         }
         Ok(None)
     }
 
-    fn next_order(&mut self) -> io::Result<Option<WardenOrder>> {
-        self.supervisor.as_mut().map_or(Ok(None), |line| line.reader.next())
-    }
-
     /// Forks a guardian. Returns its sockets in the child.
-    fn fork(&mut self, guardian: u64) -> io::Result<Option<(OwnedFd, Option<WardenSocket>)>> {
+    fn fork(
+        &mut self,
+        guardian: u64,
+        socket: Option<OwnedFd>,
+    ) -> Option<(UnixStream, Option<WardenSocket>)> {
         self.next_guardian = self.next_guardian.max(guardian + 1);
-        let Some(socket) = self.supervisor.as_mut().and_then(|line| line.reader.next_fd()) else {
-            let errno = nix::libc::EBADF;
-            self.report(&WardenReport::ForkFailed { guardian, errno })?;
-            return Ok(None);
+        let Some(socket) = socket else {
+            self.report(&WardenReport::ForkFailed { guardian, errno: nix::libc::EBADF });
+            return None;
         };
         // Without a line between us it is one that does not outlive the supervisor.
         let pair = self.handover.as_ref().and_then(|handover| {
             let (channel, theirs) = UnixStream::pair().ok()?;
-            Some((channel, WardenSocket::new(theirs.into(), handover.folder.clone())))
+            let folder = handover.folder.clone();
+            Some((channel.into(), WardenSocket { line: theirs.into(), folder }))
         });
         let (channel, keeper) = pair.unzip();
         let parent = self.parent_cgroup.as_ref();
@@ -223,19 +222,20 @@ impl Warden {
             Ok(None) => {
                 // Removed by the warden, which holds the same.
                 std::mem::forget(cgroup);
-                return Ok(Some((socket, keeper)));
+                return Some((socket.into(), keeper));
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(nix::libc::EAGAIN);
-                self.report(&WardenReport::ForkFailed { guardian, errno })?;
+                self.report(&WardenReport::ForkFailed { guardian, errno });
             }
         }
-        Ok(None)
+        None
     }
 
-    fn reap(&mut self) -> Remaining {
+    /// Returns whether children are left.
+    fn reap(&mut self) -> bool {
         let guardians = &mut self.guardians;
-        let remaining = tree::reap(|pid, change| {
+        let are_left = tree::reap(|pid, change| {
             let Some(child) = guardians.values_mut().find(|child| child.pid == pid) else {
                 return;
             };
@@ -248,44 +248,35 @@ impl Warden {
         if self.guardians.values().any(|child| child.gone) {
             self.strays_since.get_or_insert_with(Instant::now);
         }
-        remaining
+        are_left
     }
 
     /// Kills all children that are no guardians, until there is none.
-    fn sweep(&mut self, remaining: Remaining) -> io::Result<()> {
-        let Some(since) = self.strays_since else {
-            return Ok(());
-        };
+    fn sweep(&mut self, are_left: bool) {
+        let Some(since) = self.strays_since else { return };
         let living: Vec<Pid> =
             self.guardians.values().filter(|g| !g.gone).map(|child| child.pid).collect();
-        let strays = match remaining {
-            Remaining::None => 0,
-            Remaining::Some => tree::signal_all(Signal::SIGKILL, &living),
-        };
+        let strays = if are_left { tree::signal_all(Signal::SIGKILL, &living) } else { 0 };
         let given_up = since.elapsed() > SWEEP_MAX;
         if strays > 0 && !given_up {
-            return Ok(());
+            return;
         }
         let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
         self.strays_since = None;
-        let gone = self.guardians.iter().filter(|(_, child)| child.gone);
-        for guardian in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
-            let Some(child) = self.guardians.remove(&guardian) else {
-                continue;
-            };
+        let gone: Vec<_> = self.guardians.extract_if(.., |_, child| child.gone).collect();
+        for (guardian, child) in gone {
             drop(child.cgroup);
             if child.bury {
-                let survivors = survivors.clone();
-                self.report(&WardenReport::Buried { guardian, survivors })?;
+                self.report(&WardenReport::Buried { guardian, survivors: survivors.clone() });
             }
         }
-        Ok(())
     }
 
-    pub(super) fn report(&self, report: &WardenReport) -> io::Result<()> {
-        let Some(line) = &self.supervisor else { return Ok(()) };
-        // A supervisor that is gone is noticed by the next read of the socket.
-        send_all(line.socket.as_fd(), &report.to_bytes()).or(Ok(()))
+    fn report(&self, report: &WardenReport) {
+        if let Some(line) = &self.supervisor {
+            // A supervisor that is gone is noticed by the next read of the socket.
+            line.send(report, &[]).ok();
+        }
     }
 }
 
@@ -302,11 +293,11 @@ impl ForkedGuardian {
 }
 
 /// The listening socket of a warden that outlives its supervisor.
-pub(super) struct HandoverListener {
+struct HandoverListener {
     listener: UnixListener,
     socket: PathBuf,
     /// The folder for the spooled output of guardians.
-    pub(super) folder: PathBuf,
+    folder: PathBuf,
     visitor: Option<Visitor>,
     alone_since: Instant,
 }
@@ -318,26 +309,16 @@ struct Visitor {
 }
 
 impl HandoverListener {
-    pub(super) fn new(listener: OwnedFd, socket: PathBuf, folder: PathBuf) -> Self {
-        let listener = UnixListener::from(listener);
-        Self { listener, socket, folder, visitor: None, alone_since: Instant::now() }
-    }
-
     /// The descriptors to wait for: the listener, or the present visitor.
-    pub(super) fn sources(&self) -> [Option<BorrowedFd<'_>>; 2] {
+    fn sources(&self) -> [Option<BorrowedFd<'_>>; 2] {
         match &self.visitor {
             None => [Some(self.listener.as_fd()), None],
             Some(visitor) => [None, Some(visitor.line.socket.as_fd())],
         }
     }
 
-    /// The deadline of the present visitor.
-    pub(super) fn visit_ends_at(&self) -> Option<Instant> {
-        self.visitor.as_ref().map(|visitor| visitor.until)
-    }
-
     /// Accepts no more visitors. The lock is still held, so the path is ours.
-    pub(super) fn close(&self) {
+    fn close(&self) {
         fs::remove_file(&self.socket).ok();
     }
 
@@ -351,11 +332,11 @@ impl HandoverListener {
             return Ok(());
         }
         if !greeting.busy {
-            greeting.alone_ms = millis(self.alone_since.elapsed());
+            greeting.alone = self.alone_since.elapsed();
         }
-        send_all(socket.as_fd(), &greeting.to_bytes())?;
+        let line = FrameSocket::from(socket);
+        line.send(&greeting, &[])?;
         if !greeting.busy {
-            let line = FrameSocket { socket: socket.into(), reader: FrameReader::default() };
             self.visitor = Some(Visitor { line, pid, until: Instant::now() + VISITOR_WAIT });
         }
         Ok(())
@@ -363,15 +344,8 @@ impl HandoverListener {
 }
 
 impl Warden {
-    /// The supervisor is gone.
-    pub(super) fn begin_alone(&mut self) {
-        if let Some(handover) = &mut self.handover {
-            handover.alone_since = Instant::now();
-        }
-    }
-
     /// Accepts a visitor, and handles the request of the present one.
-    pub(super) fn receive_visitors(&mut self, arrived: bool, sent: bool) {
+    fn receive_visitors(&mut self, arrived: bool, sent: bool) {
         let greeting = self.greeting();
         let Some(handover) = &mut self.handover else { return };
         if arrived {
@@ -379,14 +353,11 @@ impl Warden {
             handover.greet(greeting).ok();
         }
         if sent && let Some(mut visitor) = handover.visitor.take() {
-            let reader = &mut visitor.line.reader;
-            let stays = reader.receive(visitor.line.socket.as_fd()).unwrap_or(false);
-            match reader.next() {
+            let stays = visitor.line.receive();
+            match visitor.line.reader.next() {
                 Ok(None) if stays => handover.visitor = Some(visitor),
                 Ok(Some(VisitorRequest::Adopt { protocol: PROTOCOL })) => self.admit(visitor),
-                Ok(Some(VisitorRequest::End { grace_ms })) => {
-                    self.end(Duration::from_millis(grace_ms))
-                }
+                Ok(Some(VisitorRequest::End { grace })) => self.end(grace),
                 // It has left, or its request is of another protocol.
                 Ok(_) | Err(_) => {}
             }
@@ -404,42 +375,38 @@ impl Warden {
             warden: std::process::id(),
             busy: self.supervisor.is_some() || self.leave_by.is_some(),
             instances: living.count() as u64,
-            alone_ms: 0,
+            ..Greeting::default()
         }
     }
 
     /// The visitor is the supervisor from now on.
     fn admit(&mut self, visitor: Visitor) {
         self.supervisor_pid = visitor.pid;
-        let to = visitor.line.socket.as_fd();
         for (number, child) in self.guardians.iter().filter(|(_, child)| !child.gone) {
             let Some(channel) = &child.channel else { continue };
             // One that was stopped would let the new supervisor wait.
             kill(child.pid, Signal::SIGCONT).ok();
             let Ok((theirs, ours)) = UnixStream::pair() else { continue };
-            let connect = GuardianInvitation::Connect.to_bytes();
             // A guardian that does not receive it is buried by the supervisor, which gets no report from it.
-            send_with(channel.as_fd(), &connect, &[theirs.as_fd()]).ok();
-            let report = WardenReport::Guardian { guardian: *number }.to_bytes();
-            send_with(to, &report, &[ours.as_fd()]).ok();
+            channel.send(&GuardianInvitation::Connect, &[theirs.as_fd()]).ok();
+            let report = WardenReport::Guardian { guardian: *number };
+            visitor.line.send(&report, &[ours.as_fd()]).ok();
         }
-        let given = WardenReport::Given { next_guardian: self.next_guardian }.to_bytes();
+        let given = WardenReport::Given { next_guardian: self.next_guardian };
         if let Some(handover) = &self.handover {
             // Our stdout is the lock.
             let stdout = io::stdout();
-            send_with(to, &given, &[stdout.as_fd(), handover.listener.as_fd()]).ok();
+            visitor.line.send(&given, &[stdout.as_fd(), handover.listener.as_fd()]).ok();
         }
         // A supervisor reads.
-        let socket = visitor.line.socket.try_clone().map(UnixStream::from);
-        socket.and_then(|socket| socket.set_write_timeout(None)).ok();
+        visitor.line.socket.set_write_timeout(None).ok();
         self.supervisor = Some(visitor.line);
     }
 
     /// Ends all that is kept.
     fn end(&mut self, grace: Duration) {
-        let end = GuardianInvitation::End { grace_ms: millis(grace) }.to_bytes();
         for channel in self.guardians.values().filter_map(|child| child.channel.as_ref()) {
-            send_all(channel.as_fd(), &end).ok();
+            channel.send(&GuardianInvitation::End { grace }, &[]).ok();
         }
         self.leave_by = Some(Instant::now() + grace + ORPHANED_GRACE + ORPHANED_GRACE);
     }
