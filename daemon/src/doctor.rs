@@ -19,7 +19,7 @@ use crate::error_chain::chain;
 use crate::os::{self, ProcessLimit, WatchLimits, is_variable, program_in};
 use crate::process::{Command, MECHANISM, Processes, own_cgroup};
 use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, run_briefly};
-use crate::self_test::{SelfTest, self_test};
+use crate::self_test::self_test;
 use crate::store::history::{Filter, History};
 use crate::store::workspace::{TrailFiles, Workspace};
 
@@ -130,12 +130,12 @@ fn processes(examined: &Examined) -> (Vec<Check>, Vec<Check>) {
             }
         };
         let guardian = match self_test(&mut processes).await {
-            SelfTest::Passed(took) => {
+            Ok(took) => {
                 let found = "a process was killed; its detached grandchild was gone with it";
                 let took = show_duration(took);
                 Check::ok(GUARDIAN, format!("{found}, {took} after the start"))
             }
-            SelfTest::Failed(found) => Check::problem(GUARDIAN, found, ASK),
+            Err(found) => Check::problem(GUARDIAN, found, ASK),
         };
         let mechanism = Check::ok("mechanism", MECHANISM);
         let programs = program_checks(examined, &mut processes).await;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use afresh_core::limits::NOTIFY_STATUS_CHARS_MAX;
 use afresh_core::text::harmless;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use crate::clock::sleep_until;
 use crate::os::{self, NotifySocket};
 
 /// The variables by which systemd says where to tell it. They are for us: a service that has them
@@ -29,10 +30,8 @@ pub(crate) struct Notify {
 impl Notify {
     /// As the environment says that we were started with.
     pub(crate) fn new(variables: &[(OsString, OsString)]) -> Self {
-        let variable = |name: &str| {
-            let found = variables.iter().find(|(other, _)| other == name);
-            found.map(|(_, value)| value)
-        };
+        let variable =
+            |name: &str| variables.iter().find(|(other, _)| other == name).map(|(_, value)| value);
         let number = |name| variable(name).and_then(|value| value.to_str()?.parse::<u64>().ok());
         let socket = variable("NOTIFY_SOCKET").and_then(|place| NotifySocket::open(place).ok());
         let for_us = variable("WATCHDOG_PID").is_none()
@@ -67,10 +66,7 @@ impl Notify {
 
     /// Resolves when it is time to say that we live; never without a watchdog. Cancel safe.
     pub(crate) async fn watchdog_due(&self) {
-        match self.watchdog {
-            Some((_, at)) => sleep_until(at).await,
-            None => std::future::pending().await,
-        }
+        sleep_until(self.watchdog.map(|(_, at)| at)).await;
     }
 
     /// Says that we live. For the loop alone: when it hangs, no other thread must say so.

@@ -25,7 +25,8 @@ use crate::stream::{Pipe, WriteStream};
 /// One of our output streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
-    chunks: mpsc::Sender<Chunk>,
+    /// Each with what is done when it is written.
+    chunks: mpsc::Sender<(Chunk, Option<WriteCallback>)>,
     /// Places in the queue for bytes of services; the others are for our own lines, so that a
     /// flood does not crowd them out.
     places: Arc<Semaphore>,
@@ -44,24 +45,14 @@ pub(crate) struct OutputThread {
 }
 
 enum Chunk {
-    /// Bytes of a service, as they came, their place in the queue, and what is done when they are
-    /// written.
-    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit>, then: Option<WriteCallback> },
+    /// Bytes of a service, as they came, and their place in the queue.
+    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit> },
     /// A line of our own.
     Line(String),
 }
 
 /// Called when a chunk is written.
 pub(crate) type WriteCallback = Box<dyn FnOnce() + Send>;
-
-impl Chunk {
-    fn take_then(&mut self) -> Option<WriteCallback> {
-        match self {
-            Self::Bytes { then, .. } => then.take(),
-            Self::Line(_) => None,
-        }
-    }
-}
 
 impl Output {
     /// Starts the thread that writes to `stream`; `complain` is told of what could not be written.
@@ -96,7 +87,7 @@ impl Output {
     pub(crate) async fn pass_then(&self, bytes: Vec<u8>, then: Option<WriteCallback>) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         // The thread ends only after its last sender.
-        self.chunks.send(Chunk::Bytes { bytes, _place: place, then }).await.ok();
+        self.chunks.send((Chunk::Bytes { bytes, _place: place }, then)).await.ok();
     }
 
     /// Passes bytes on to a reader who may be slow, but is not waited for when he does not read at all:
@@ -119,8 +110,8 @@ impl Output {
         match place {
             // The thread ends only after its last sender.
             Some(place) => {
-                let chunk = Chunk::Bytes { bytes, _place: Some(place), then };
-                self.chunks.send(chunk).await.ok();
+                let chunk = Chunk::Bytes { bytes, _place: Some(place) };
+                self.chunks.send((chunk, then)).await.ok();
             }
             None => *missed += bytes.len() as u64,
         }
@@ -140,7 +131,7 @@ impl Output {
             lost => format!(" [{lost} lines before this one were dropped: nobody reads]"),
         };
         let line = format!("[{}] [SUPERVISOR] {}{note}\n", now(), presentable(message));
-        if self.chunks.try_send(Chunk::Line(line)).is_err() {
+        if self.chunks.try_send((Chunk::Line(line), None)).is_err() {
             self.dropped.fetch_add(lost + 1, Ordering::Relaxed);
         }
     }
@@ -192,15 +183,12 @@ pub(crate) fn presentable(message: &str) -> String {
 
 fn write_all<S: Write, C: Fn(&str)>(
     mut writer: StreamThread<S, C>,
-    mut queue: mpsc::Receiver<Chunk>,
+    mut queue: mpsc::Receiver<(Chunk, Option<WriteCallback>)>,
 ) {
     let mut merger = LineMerger::default();
     loop {
         let (bytes, then) = match next(&mut queue, merger.waiting_since) {
-            Some(Some(mut chunk)) => {
-                let then = chunk.take_then();
-                (merger.add(chunk), then)
-            }
+            Some(Some((chunk, then))) => (merger.add(chunk), then),
             Some(None) => (merger.give_up_waiting(), None),
             None => break,
         };
@@ -224,24 +212,14 @@ struct StreamThread<S, C> {
 }
 
 impl<S: Write, C: Fn(&str)> StreamThread<S, C> {
-    fn write(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            match self.stream.write(bytes) {
-                Ok(written) if written > 0 => bytes = &bytes[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Another process that shares the stream has set it not to block.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(OUTPUT_RETRY_PAUSE);
-                }
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    if let Some(broken) = self.broken.take() {
-                        broken.send(()).ok();
-                    }
-                    return;
-                }
-                Ok(_) => return self.lose(bytes.len(), "it takes nothing"),
-                Err(error) => return self.lose(bytes.len(), &error.to_string()),
+    fn write(&mut self, bytes: &[u8]) {
+        let Err((left, error)) = write_whole(&mut self.stream, bytes) else { return };
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => {
+                self.broken.take().and_then(|broken| broken.send(()).ok());
             }
+            io::ErrorKind::WriteZero => self.lose(left, "it takes nothing"),
+            _ => self.lose(left, &error.to_string()),
         }
     }
 
@@ -255,8 +233,25 @@ impl<S: Write, C: Fn(&str)> StreamThread<S, C> {
     }
 }
 
+/// Writes all of it. An error comes with the number of bytes that are left.
+fn write_whole(stream: &mut impl Write, mut bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(0) => return Err((bytes.len(), io::ErrorKind::WriteZero.into())),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Another process that shares the stream has set it not to block.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(OUTPUT_RETRY_PAUSE);
+            }
+            Err(error) => return Err((bytes.len(), error)),
+        }
+    }
+    Ok(())
+}
+
 /// The next chunk; `Some(None)` when the patience for the rest of a line is over.
-fn next(queue: &mut mpsc::Receiver<Chunk>, since: Option<Instant>) -> Option<Option<Chunk>> {
+fn next<T>(queue: &mut mpsc::Receiver<T>, since: Option<Instant>) -> Option<Option<T>> {
     let Some(since) = since else {
         return queue.blocking_recv().map(Some);
     };
@@ -284,10 +279,6 @@ struct LineMerger {
 }
 
 impl LineMerger {
-    fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
     /// The bytes to write now.
     fn add(&mut self, chunk: Chunk) -> Vec<u8> {
         match chunk {
@@ -300,7 +291,7 @@ impl LineMerger {
             Chunk::Bytes { bytes, .. } if bytes.is_empty() => bytes,
             Chunk::Bytes { mut bytes, .. } => {
                 self.in_line = bytes.last().is_none_or(|byte| *byte != b'\n');
-                if self.is_waiting()
+                if !self.waiting.is_empty()
                     && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
                 {
                     self.waiting_since = None;
@@ -314,7 +305,7 @@ impl LineMerger {
 
     /// The line does not end: ends it, and writes what waits.
     fn give_up_waiting(&mut self) -> Vec<u8> {
-        if !self.is_waiting() {
+        if self.waiting.is_empty() {
             return Vec::new();
         }
         self.in_line = false;
@@ -354,20 +345,8 @@ impl<S: Write> Write for SanitizedStream<S> {
         };
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
         let lines = tame(&lines, self.wants_colours);
-        let mut left = lines.as_bytes();
-        while !left.is_empty() {
-            match self.stream.write(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => left = &left[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Another process has set the terminal not to block. A caller that tried again would write
-                // the same bytes twice.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(OUTPUT_RETRY_PAUSE);
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        // Not given back in part: a caller that tried again would write the same bytes twice.
+        write_whole(&mut self.stream, lines.as_bytes()).map_err(|(_, error)| error)?;
         Ok(bytes.len())
     }
 
@@ -391,8 +370,7 @@ mod tests {
     #[test]
     fn our_lines_stand_between_those_of_the_service() {
         let mut merger = LineMerger::default();
-        let bytes =
-            |text: &str| Chunk::Bytes { bytes: text.as_bytes().to_vec(), _place: None, then: None };
+        let bytes = |text: &str| Chunk::Bytes { bytes: text.as_bytes().to_vec(), _place: None };
         let line = |text: &str| Chunk::Line(text.to_owned());
         let steps = [
             (line("A\n"), "A\n"),

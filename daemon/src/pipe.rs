@@ -106,8 +106,8 @@ async fn forward(
     let mut missed = 0;
     loop {
         let ended = *gone.borrow_and_update();
-        let (chunk, progress) = match earlier.as_mut().and_then(SpoolReader::next) {
-            Some((bytes, progress)) => (Ok(bytes), Some(progress)),
+        let (chunk, then) = match earlier.as_mut().and_then(SpoolReader::next) {
+            Some((bytes, note_progress)) => (Ok(bytes), Some(note_progress)),
             None => {
                 // All that was written down is passed on.
                 earlier = None;
@@ -121,7 +121,6 @@ async fn forward(
                 if let Some(log) = &mut taps.log {
                     log.take(bytes.clone()).await;
                 }
-                let then = progress.map(|progress| Box::new(|| progress.note()) as WriteCallback);
                 let bytes = match &form {
                     OutputForm::Silent => Vec::new(),
                     OutputForm::Raw => bytes,
@@ -130,13 +129,8 @@ async fn forward(
                         whole_lines(&mut lines, prefix)
                     }
                 };
-                match &form {
-                    _ if bytes.is_empty() && then.is_none() => {}
-                    OutputForm::Offered(prefix) => {
-                        let bytes = noted(&mut missed, prefix, bytes);
-                        output.offer(bytes, then, &mut missed).await;
-                    }
-                    _ => output.pass_then(bytes, then).await,
+                if !bytes.is_empty() || then.is_some() {
+                    print(&output, &form, bytes, then, &mut missed).await;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
@@ -152,31 +146,32 @@ async fn forward(
     if let Some(log) = &mut taps.log {
         log.end().await;
     }
-    if lines.is_empty() {
-        return;
-    }
-    lines.push(b'\n');
-    match &form {
-        OutputForm::Lines(prefix) => output.pass(whole_lines(&mut lines, prefix)).await,
-        OutputForm::Offered(prefix) => {
-            let bytes = whole_lines(&mut lines, prefix);
-            let bytes = noted(&mut missed, prefix, bytes);
-            output.offer(bytes, None, &mut missed).await;
-        }
-        OutputForm::Raw | OutputForm::Silent => {}
+    if let OutputForm::Lines(prefix) | OutputForm::Offered(prefix) = &form
+        && !lines.is_empty()
+    {
+        lines.push(b'\n');
+        print(&output, &form, whole_lines(&mut lines, prefix), None, &mut missed).await;
     }
 }
 
-/// Bytes with a note before them, where others had to be passed over.
-fn noted(missed: &mut u64, prefix: &str, bytes: Vec<u8>) -> Vec<u8> {
-    match std::mem::take(missed) {
+/// Puts bytes into our stream; those that are offered have a note before them, where others had to be passed over.
+async fn print(
+    output: &Output,
+    form: &OutputForm,
+    bytes: Vec<u8>,
+    then: Option<WriteCallback>,
+    missed: &mut u64,
+) {
+    let OutputForm::Offered(prefix) = form else { return output.pass_then(bytes, then).await };
+    let bytes = match std::mem::take(missed) {
         0 => bytes,
         missed => {
             let note =
                 format!("{prefix}[{missed} bytes are only in the log: they were not read here]\n");
             [note.into_bytes(), bytes].concat()
         }
-    }
+    };
+    output.offer(bytes, then, missed).await;
 }
 
 /// Reads what is there into a buffer of just that size: a thousand idle pipes hold none.

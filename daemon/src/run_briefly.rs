@@ -61,37 +61,56 @@ pub(crate) enum BriefEnding {
     TooMuchOutput,
 }
 
-/// BriefRuns them all; the outcomes are in the order of the commands. Nothing else may run in these
+/// Runs them all; the outcomes are in the order of the commands. Nothing else may run in these
 /// processes meanwhile. Takes at most the longest of the times, [`BRIEF_TERM_WAIT`] and three times the
 /// wait after a kill.
 pub(crate) async fn run_briefly(
     processes: &mut Processes,
     briefs: Vec<Brief>,
 ) -> Vec<BriefOutcome> {
-    let mut runs = BriefRuns::default();
-    for brief in briefs {
-        runs.begin(processes, brief);
-    }
-    let mut outcomes: BTreeMap<Generation, BriefOutcome> = runs.take_done().collect();
+    let mut runs = Briefs::new();
+    let mut begin = |brief| {
+        let (answer, outcome) = oneshot::channel();
+        runs.begin(processes, brief, answer);
+        outcome
+    };
+    let outcomes: Vec<_> = briefs.into_iter().map(&mut begin).collect();
+    runs.answer();
     while !runs.all.is_empty() {
         tokio::select! {
             report = processes.next() => runs.hear(report),
             step = runs.next() => runs.react(processes, step),
         }
-        outcomes.extend(runs.take_done());
     }
-    outcomes.into_values().collect()
+    outcomes.into_iter().filter_map(|mut outcome| outcome.try_recv().ok()).collect()
 }
 
 /// All of them are instances of one service that no supervisor has: one guardian at most stays idle.
 const BRIEFS: ServiceId = ServiceId(u32::MAX);
 
-#[derive(Default)]
-struct BriefRuns {
+/// Commands that are run beside services, in the same process layer.
+pub(crate) struct Briefs {
     last: Generation,
     all: BTreeMap<Generation, BriefRun>,
     captures: JoinSet<Captured>,
     writers: JoinSet<()>,
+    requests: mpsc::Receiver<BriefRequest>,
+    runner: BriefRunner,
+}
+
+/// Asks for commands to be run, from any task.
+#[derive(Clone, Debug)]
+pub(crate) struct BriefRunner(mpsc::Sender<BriefRequest>);
+
+type BriefRequest = (Brief, oneshot::Sender<BriefOutcome>);
+
+/// What the loop has to hand back to [`Briefs::react`].
+pub(crate) enum BriefStep {
+    Requested(Box<BriefRequest>),
+    /// The task that asked has gone: the command is ended.
+    Abandoned(Generation),
+    Captured(Captured),
+    Due,
 }
 
 struct BriefRun {
@@ -100,13 +119,15 @@ struct BriefRun {
     /// When the next step of its end is due; none when it is gone.
     step_at: Option<Instant>,
     /// Its stop, where one is under way.
-    stop: Option<StopLadder>,
+    ladder: Option<StopLadder>,
     /// Why it was stopped, where it was.
     cause: Option<BriefEnding>,
     gone: watch::Sender<bool>,
     /// Streams that are still read.
     captures: u8,
     outcome: BriefOutcome,
+    /// For the task that asked; none where it has gone.
+    answer: Option<oneshot::Sender<BriefOutcome>>,
 }
 
 /// The times of every stop here; stdin is closed from the start.
@@ -119,8 +140,48 @@ pub(crate) struct Captured {
     is_too_much: bool,
 }
 
-impl BriefRuns {
-    fn begin(&mut self, processes: &mut Processes, brief: Brief) -> Generation {
+impl BriefRunner {
+    /// Runs a command; none where the loop that would run it has ended.
+    pub(crate) async fn run(&self, brief: Brief) -> Option<BriefOutcome> {
+        let (sender, outcome) = oneshot::channel();
+        self.0.send((brief, sender)).await.ok()?;
+        outcome.await.ok()
+    }
+}
+
+impl Briefs {
+    pub(crate) fn new() -> Self {
+        let (sender, requests) = mpsc::channel(BRIEFS_ASKED_MAX);
+        Self {
+            last: Generation::default(),
+            all: BTreeMap::new(),
+            captures: JoinSet::new(),
+            writers: JoinSet::new(),
+            requests,
+            runner: BriefRunner(sender),
+        }
+    }
+
+    pub(crate) fn runner(&self) -> BriefRunner {
+        self.runner.clone()
+    }
+
+    /// Whether a report is about one of these commands, and belongs to [`hear`](Self::hear).
+    pub(crate) fn are_meant(report: &Report) -> bool {
+        match report {
+            Report::Spawned { service, .. }
+            | Report::SpawnFailed { service, .. }
+            | Report::Exited { service, .. } => *service == BRIEFS,
+            Report::Notice(_) => false,
+        }
+    }
+
+    fn begin(
+        &mut self,
+        processes: &mut Processes,
+        brief: Brief,
+        answer: oneshot::Sender<BriefOutcome>,
+    ) {
         self.last = self.last.next();
         let generation = self.last;
         let (gone, watch) = watch::channel(false);
@@ -129,7 +190,7 @@ impl BriefRuns {
             generation,
             start,
             step_at: Some(start + brief.time_max),
-            stop: None,
+            ladder: None,
             cause: None,
             gone,
             captures: 0,
@@ -140,6 +201,7 @@ impl BriefRuns {
                 remains: Remains::default(),
                 took: Duration::ZERO,
             },
+            answer: Some(answer),
         };
         match processes.spawn(BRIEFS, generation, &brief.command, OutputEnd::WhenClosed) {
             Ok(InstanceStdio { stdin, stdout, stderr }) => {
@@ -159,21 +221,26 @@ impl BriefRuns {
             Err(failure) => run.end(BriefEnding::SpawnFailed(failure)),
         }
         self.all.insert(generation, run);
-        generation
-    }
-
-    /// Those that are gone, with all that they said.
-    fn take_done(&mut self) -> impl Iterator<Item = (Generation, BriefOutcome)> {
-        let done = |_: &Generation, run: &mut BriefRun| run.step_at.is_none() && run.captures == 0;
-        self.all.extract_if(.., done).map(|(generation, run)| (generation, run.outcome))
     }
 
     /// What is to be done next. Cancel safe.
-    async fn next(&mut self) -> BriefStep {
+    pub(crate) async fn next(&mut self) -> BriefStep {
         let wakeup = self.all.values().filter_map(|run| run.step_at).min();
         let mut due = pin!(sleep_until(wakeup));
+        let runs = &mut self.all;
+        let mut abandoned = pin!(poll_fn(|context| {
+            let gone = |run: &mut BriefRun| {
+                let is_closed = run.answer.as_mut()?.poll_closed(context).is_ready();
+                is_closed.then_some(run.generation)
+            };
+            runs.values_mut().find_map(gone).map_or(Poll::Pending, Poll::Ready)
+        }));
         loop {
             tokio::select! {
+                Some(request) = self.requests.recv() => {
+                    return BriefStep::Requested(Box::new(request));
+                }
+                generation = &mut abandoned => return BriefStep::Abandoned(generation),
                 Some(Ok(captured)) = self.captures.join_next() => {
                     return BriefStep::Captured(captured);
                 }
@@ -183,15 +250,22 @@ impl BriefRuns {
         }
     }
 
-    fn react(&mut self, processes: &mut Processes, step: BriefStep) {
+    pub(crate) fn react(&mut self, processes: &mut Processes, step: BriefStep) {
         match step {
+            BriefStep::Requested(request) => self.begin(processes, request.0, request.1),
+            BriefStep::Abandoned(generation) => {
+                if let Some(run) = self.all.get_mut(&generation) {
+                    run.answer = None;
+                    run.stop(processes, BriefEnding::TimedOut);
+                }
+            }
             BriefStep::Captured(captured) => self.keep(processes, captured),
             BriefStep::Due => self.wake(processes),
-            BriefStep::Requested(_) | BriefStep::Abandoned(_) => {}
         }
+        self.answer();
     }
 
-    fn hear(&mut self, report: Report) {
+    pub(crate) fn hear(&mut self, report: Report) {
         let (generation, ending, remains) = match report {
             Report::Spawned { .. } | Report::Notice(_) => return,
             Report::SpawnFailed { generation, failure, .. } => {
@@ -205,6 +279,7 @@ impl BriefRuns {
             run.outcome.remains = remains;
             run.end(ending);
         }
+        self.answer();
     }
 
     fn keep(&mut self, processes: &mut Processes, captured: Captured) {
@@ -214,18 +289,8 @@ impl BriefRuns {
             LogStream::Stdout => run.outcome.stdout = captured.bytes,
             LogStream::Stderr | LogStream::Afresh => run.outcome.stderr = captured.bytes,
         }
-        if captured.is_too_much && run.step_at.is_some() && run.cause.is_none() {
-            run.cause = Some(BriefEnding::TooMuchOutput);
-            run.take_step(processes);
-        }
-    }
-
-    /// Ends one before its time.
-    fn end(&mut self, processes: &mut Processes, generation: Generation) {
-        let run = self.all.get_mut(&generation).filter(|run| run.step_at.is_some());
-        if let Some(run) = run.filter(|run| run.cause.is_none()) {
-            run.cause = Some(BriefEnding::TimedOut);
-            run.take_step(processes);
+        if captured.is_too_much {
+            run.stop(processes, BriefEnding::TooMuchOutput);
         }
     }
 
@@ -238,14 +303,30 @@ impl BriefRuns {
             run.take_step(processes);
         }
     }
+
+    /// Answers for those that are gone, with all that they said.
+    fn answer(&mut self) {
+        let done = |_: &Generation, run: &mut BriefRun| run.step_at.is_none() && run.captures == 0;
+        for (_, run) in self.all.extract_if(.., done) {
+            // The task that asked may have gone.
+            run.answer.and_then(|answer| answer.send(run.outcome).ok());
+        }
+    }
 }
 
 impl BriefRun {
+    /// Begins to end it, unless it is gone or being ended.
+    fn stop(&mut self, processes: &mut Processes, cause: BriefEnding) {
+        if self.step_at.is_some() && self.cause.is_none() {
+            self.cause = Some(cause);
+            self.take_step(processes);
+        }
+    }
+
     fn take_step(&mut self, processes: &mut Processes) {
         let now = Time::after_start(self.start.elapsed());
-        let first = || StopLadder::begin(now, StopStep::Terminate, STOP_TIMES);
-        let ladder = match self.stop.take() {
-            None => first(),
+        let ladder = match self.ladder.take() {
+            None => StopLadder::begin(now, StopStep::Terminate, STOP_TIMES),
             Some(ladder) if ladder.last_step() == StopStep::Abandon => {
                 return self.end(BriefEnding::TimedOut);
             }
@@ -263,7 +344,7 @@ impl BriefRun {
             StopStep::Abandon => processes.abandon(BRIEFS, self.generation),
         }
         self.step_at = Some(self.start + ladder.next_at().since_start());
-        self.stop = Some(ladder);
+        self.ladder = Some(ladder);
     }
 
     fn end(&mut self, ending: BriefEnding) {
@@ -309,109 +390,6 @@ async fn capture(
                 }
             }
             Err(_) => return (bytes, false),
-        }
-    }
-}
-
-/// Commands that are run beside services, in the same process layer.
-pub(crate) struct Briefs {
-    runs: BriefRuns,
-    requests: mpsc::Receiver<BriefRequest>,
-    runner: BriefRunner,
-    answers: BTreeMap<Generation, oneshot::Sender<BriefOutcome>>,
-}
-
-/// Asks for commands to be run, from any task.
-#[derive(Clone, Debug)]
-pub(crate) struct BriefRunner(mpsc::Sender<BriefRequest>);
-
-type BriefRequest = (Brief, oneshot::Sender<BriefOutcome>);
-
-/// What the loop has to hand back to [`Briefs::react`].
-pub(crate) enum BriefStep {
-    Requested(Box<BriefRequest>),
-    /// The task that asked has gone: the command is ended.
-    Abandoned(Generation),
-    Captured(Captured),
-    Due,
-}
-
-impl BriefRunner {
-    /// BriefRuns a command; none where the loop that would run it has ended.
-    pub(crate) async fn run(&self, brief: Brief) -> Option<BriefOutcome> {
-        let (sender, outcome) = oneshot::channel();
-        self.0.send((brief, sender)).await.ok()?;
-        outcome.await.ok()
-    }
-}
-
-impl Briefs {
-    pub(crate) fn new() -> Self {
-        let (sender, requests) = mpsc::channel(BRIEFS_ASKED_MAX);
-        let runner = BriefRunner(sender);
-        Self { runs: BriefRuns::default(), requests, runner, answers: BTreeMap::new() }
-    }
-
-    pub(crate) fn runner(&self) -> BriefRunner {
-        self.runner.clone()
-    }
-
-    /// Whether a report is about one of these commands, and belongs to [`hear`](Self::hear).
-    pub(crate) fn are_meant(report: &Report) -> bool {
-        match report {
-            Report::Spawned { service, .. }
-            | Report::SpawnFailed { service, .. }
-            | Report::Exited { service, .. } => *service == BRIEFS,
-            Report::Notice(_) => false,
-        }
-    }
-
-    /// What is to be done next. Cancel safe.
-    pub(crate) async fn next(&mut self) -> BriefStep {
-        let answers = &mut self.answers;
-        let abandoned = poll_fn(|context| {
-            let gone = |(generation, answer): (&Generation, &mut oneshot::Sender<BriefOutcome>)| {
-                answer.poll_closed(context).is_ready().then_some(*generation)
-            };
-            match answers.iter_mut().find_map(gone) {
-                Some(generation) => Poll::Ready(generation),
-                None => Poll::Pending,
-            }
-        });
-        tokio::select! {
-            Some(request) = self.requests.recv() => BriefStep::Requested(Box::new(request)),
-            generation = abandoned => BriefStep::Abandoned(generation),
-            step = self.runs.next() => step,
-        }
-    }
-
-    pub(crate) fn react(&mut self, processes: &mut Processes, step: BriefStep) {
-        match step {
-            BriefStep::Requested(request) => {
-                let (brief, answer) = *request;
-                let generation = self.runs.begin(processes, brief);
-                self.answers.insert(generation, answer);
-            }
-            BriefStep::Abandoned(generation) => {
-                self.answers.remove(&generation);
-                self.runs.end(processes, generation);
-            }
-            step => self.runs.react(processes, step),
-        }
-        self.answer();
-    }
-
-    pub(crate) fn hear(&mut self, report: Report) {
-        self.runs.hear(report);
-        self.answer();
-    }
-
-    fn answer(&mut self) {
-        for (generation, outcome) in self.runs.take_done() {
-            if let Some(answer) = self.answers.remove(&generation) {
-                // The task that asked may have gone.
-                answer.send(outcome).ok();
-            }
         }
     }
 }

@@ -9,61 +9,36 @@ use afresh_core::limits::SELF_TEST_MAX;
 
 use crate::os::leave_session;
 use crate::process::{Command, Processes, is_alive, kill_one, own_executable};
-use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, run_briefly};
+use crate::run_briefly::{Brief, BriefEnding, run_briefly};
 
 /// The hidden subcommand that plays the process which hides a grandchild; see [`self_test_process`].
 pub const SELF_TEST_COMMAND: &str = "__self-test";
 
-/// The result of the self-test.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SelfTest {
-    /// Nothing was left, after this long.
-    Passed(Duration),
-    /// The reason.
-    Failed(String),
-}
-
-/// Runs the self-test.
-pub(crate) async fn self_test(processes: &mut Processes) -> SelfTest {
-    let exe = match own_executable() {
-        Ok(exe) => exe,
-        Err(error) => return SelfTest::Failed(format!("cannot find this binary: {error}")),
-    };
+/// Runs the self-test. Returns how long it took until nothing was left, or the reason of the failure.
+pub(crate) async fn self_test(processes: &mut Processes) -> Result<Duration, String> {
+    let exe = own_executable().map_err(|error| format!("cannot find this binary: {error}"))?;
+    let argv = vec![exe.into(), SELF_TEST_COMMAND.into()];
     let brief = Brief {
-        command: Command {
-            argv: vec![exe.into(), SELF_TEST_COMMAND.into()],
-            cwd: Some("/".into()),
-            env: Vec::new(),
-        },
+        command: Command { argv, cwd: Some("/".into()), env: Vec::new() },
         stdin: Vec::new(),
         time_max: SELF_TEST_MAX,
         output_bytes_max: 64,
     };
-    match run_briefly(processes, vec![brief]).await.pop() {
-        Some(outcome) => judge(&outcome),
-        None => SelfTest::Failed("nothing was run".to_owned()),
-    }
-}
-
-fn judge(outcome: &BriefOutcome) -> SelfTest {
-    let failed = |text: String| SelfTest::Failed(text);
+    let outcome = run_briefly(processes, vec![brief]).await.pop().ok_or("nothing was run")?;
     let how = match &outcome.ending {
-        BriefEnding::SpawnFailed(failure) => return failed(failure.message.clone()),
-        BriefEnding::TimedOut => return failed("its processes did not end in time".to_owned()),
-        BriefEnding::TooMuchOutput => return failed("another program answered".to_owned()),
+        BriefEnding::SpawnFailed(failure) => return Err(failure.message.clone()),
+        BriefEnding::TimedOut => return Err("its processes did not end in time".to_owned()),
+        BriefEnding::TooMuchOutput => return Err("another program answered".to_owned()),
         BriefEnding::Exited(exit) => exit,
     };
     if let Some((pid, name)) = outcome.remains.survivors.first() {
-        return failed(format!("{name} (pid {pid}) could not be ended"));
+        return Err(format!("{name} (pid {pid}) could not be ended"));
     }
-    let text = String::from_utf8_lossy(&outcome.stdout);
-    let Some(grandchild) = text.trim().parse().ok() else {
-        return failed(format!("the test process {how} before it had a grandchild"));
-    };
-    if is_alive(grandchild) {
-        return failed(format!("the grandchild (pid {grandchild}) is still alive"));
+    match String::from_utf8_lossy(&outcome.stdout).trim().parse() {
+        Err(_) => Err(format!("the test process {how} before it had a grandchild")),
+        Ok(pid) if is_alive(pid) => Err(format!("the grandchild (pid {pid}) is still alive")),
+        Ok(_) => Ok(outcome.took),
     }
-    SelfTest::Passed(outcome.took)
 }
 
 /// Plays the process of the self-test: starts a child in a session of its own, which starts a

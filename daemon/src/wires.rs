@@ -63,6 +63,7 @@ pub(crate) struct InstanceEnd {
 }
 
 /// All pipes of one conversation.
+#[derive(Default)]
 pub(crate) struct Wires {
     /// None where the client has no pipe.
     client: Option<PeerWire>,
@@ -73,6 +74,7 @@ pub(crate) struct Wires {
     buffers: Buffers,
 }
 
+#[derive(Default)]
 struct InstanceWire {
     generation: Generation,
     wire: PeerWire,
@@ -91,13 +93,12 @@ struct InstanceWire {
 impl Wires {
     /// The client's wire, and none yet of an instance.
     pub(crate) fn new(input: StreamReader, output: StreamWriter) -> Self {
-        Self { client: Some(PeerWire::new(input, output)), ..Self::without_client() }
+        Self { client: Some(PeerWire::new(input, output)), ..Self::default() }
     }
 
     /// For a client that has no pipe: what it is told is taken from the outbox, and it is never gone.
     pub(crate) fn without_client() -> Self {
-        let outbox = ClientOutbox::default();
-        Self { client: None, outbox, instances: Vec::new(), buffers: Buffers::default() }
+        Self::default()
     }
 
     /// Whether there are pipes to the client.
@@ -126,23 +127,18 @@ impl Wires {
     pub(crate) fn welcome(&mut self, pipes: InstancePipes) {
         let InstancePipes { generation, stdin, stdout } = pipes;
         let mut wire = PeerWire::new(Box::new(stdout), Box::new(stdin));
-        wire.watch();
-        self.instances.push(InstanceWire {
-            generation,
-            wire,
-            has_begun: false,
-            is_deaf: false,
-            end: None,
-            last_words: None,
-            read: None,
-        });
+        // It may close its end while nothing is written to it.
+        wire.closed = wire.writer.as_ref().and_then(|writer| writer.closed());
+        self.instances.push(InstanceWire { generation, wire, ..InstanceWire::default() });
+    }
+
+    fn instance(&mut self, generation: Generation) -> Option<&mut InstanceWire> {
+        self.instances.iter_mut().find(|instance| instance.generation == generation)
     }
 
     /// The instance runs.
     pub(crate) fn begin(&mut self, generation: Generation) {
-        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
-            instance.has_begun = true;
-        }
+        self.instance(generation).into_iter().for_each(|instance| instance.has_begun = true);
     }
 
     /// The process of an instance has ended. The news of it follows the last output; an instance without
@@ -152,13 +148,13 @@ impl Wires {
         generation: Generation,
         end: InstanceEnd,
     ) -> Option<InstanceEnd> {
-        match self.instances.iter_mut().find(|i| i.generation == generation) {
-            Some(instance) => {
-                instance.process_ended(end);
-                None
-            }
-            None => Some(end),
-        }
+        let Some(instance) = self.instance(generation) else { return Some(end) };
+        instance.end = Some(end);
+        instance.last_words = Some(LAST_WORDS_BYTES_MAX);
+        instance.read = instance.wire.lines_read();
+        // There is no reader any more.
+        instance.wire.break_off();
+        None
     }
 
     /// Whether no instance has anything left to say.
@@ -176,16 +172,14 @@ impl Wires {
 
     /// Puts a line in front of an instance; one that is gone gets nothing.
     pub(crate) fn tell_instance(&mut self, generation: Generation, line: Vec<u8>) {
-        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
+        if let Some(instance) = self.instance(generation) {
             instance.wire.send(line);
         }
     }
 
     /// An instance is told nothing more than what waits for it; then its input ends.
     pub(crate) fn end(&mut self, generation: Generation) {
-        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
-            instance.wire.end();
-        }
+        self.instance(generation).into_iter().for_each(|instance| instance.wire.end());
     }
 
     /// The client is not listened to any more, and each instance's input ends after what waits for
@@ -215,9 +209,9 @@ impl Wires {
         heard: &mut VecDeque<WireInput>,
     ) -> Poll<()> {
         if let Some(client) = &mut self.client {
-            let was_broken = client.is_broken();
+            let was_broken = client.writer.is_none();
             client.write(context, &mut self.buffers);
-            if client.is_broken() && !was_broken {
+            if client.writer.is_none() && !was_broken {
                 heard.push_back(WireInput::Event(WireEvent::ClientGone));
             }
         }
@@ -278,22 +272,11 @@ impl InstanceWire {
         self.last_words.is_none()
     }
 
-    fn process_ended(&mut self, end: InstanceEnd) {
-        self.end = Some(end);
-        self.last_words = Some(LAST_WORDS_BYTES_MAX);
-        self.read = self.wire.lines_read();
-        // There is no reader any more.
-        self.wire.break_off();
-    }
-
     /// The news of its end.
     fn gone(&mut self) -> WireInput {
+        let (generation, read) = (self.generation, self.read);
         let end = self.end.take().unwrap_or_default();
-        WireInput::Event(WireEvent::InstanceGone {
-            generation: self.generation,
-            read: self.read,
-            end,
-        })
+        WireInput::Event(WireEvent::InstanceGone { generation, read, end })
     }
 
     /// Returns whether there was something, be it the end.
@@ -323,7 +306,8 @@ impl InstanceWire {
             (Poll::Pending, Some(_)) => true,
             // What it said before that comes first.
             (Poll::Pending, None) => {
-                let is_deaf = !self.is_deaf && self.wire.is_deaf();
+                // It has closed its end, by no will of ours.
+                let is_deaf = self.wire.writer.is_none() && !self.wire.is_ending && !self.is_deaf;
                 if is_deaf {
                     self.is_deaf = true;
                     heard.push_back(WireInput::Event(WireEvent::InstanceDeaf(generation)));

@@ -44,30 +44,23 @@ impl Jobs {
 /// Stops this process as the kernel would on Ctrl+Z, until a shell continues it. Where no shell could, nothing
 /// is stopped.
 pub fn suspend(stopped: Stopped) -> io::Result<()> {
-    let ours = set(SigHandler::SigIgn)?;
+    let plain = |handler| SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    let ours = set(&plain(SigHandler::SigIgn))?;
     if stopped == Stopped::Everyone {
         // A parent that waits for us in the same job stops too; we are not meant yet.
         kill(Pid::from_raw(0), Signal::SIGTSTP).ok();
     }
-    set(SigHandler::SigDfl)?;
+    set(&plain(SigHandler::SigDfl))?;
     // To this thread, so that all of us have stopped before it returns.
     let raised = raise(Signal::SIGTSTP);
-    restore(&ours)?;
+    set(&ours)?;
     Ok(raised?)
 }
 
-fn set(handler: SigHandler) -> io::Result<SigAction> {
-    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: neither of the two handlers that come here is code of ours.
+fn set(action: &SigAction) -> io::Result<SigAction> {
+    // SAFETY: it was in place before, or has a handler that is no code of ours.
     #[expect(unsafe_code, reason = "nix cannot know which handler it is")]
-    Ok(unsafe { sigaction(Signal::SIGTSTP, &action) }?)
-}
-
-fn restore(action: &SigAction) -> io::Result<()> {
-    // SAFETY: it was in place before.
-    #[expect(unsafe_code, reason = "nix cannot know which handler it is")]
-    unsafe { sigaction(Signal::SIGTSTP, action) }?;
-    Ok(())
+    Ok(unsafe { sigaction(Signal::SIGTSTP, action) }?)
 }
 
 /// Whether the terminal that is our stdin is ours: in the background, a process that changes its modes is stopped.

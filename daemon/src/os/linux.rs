@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use afresh_core::limits::{FOLLOW_POLL_INTERVAL, WATCHERS_MIN, WATCHES_MIN};
+use afresh_core::limits::{FOLLOW_POLL_INTERVAL, WATCHERS_MIN, WATCHES_MIN, WIDE_PIPE_BYTES};
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{IN_EXCL_UNLINK, IN_MASK_ADD};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
@@ -93,30 +94,24 @@ pub(crate) fn processes_limit() -> Option<io::Result<ProcessLimit>> {
 
 /// The limits of watches; `None` where the kernel watches nothing for us.
 pub(crate) fn watch_limits() -> Option<WatchLimits> {
-    let read = |name: &str| -> Option<u64> {
-        fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
-    };
-    Some(WatchLimits { files: read("max_user_watches"), watchers: read("max_user_instances") })
+    let (files, watchers) =
+        (inotify_limit("max_user_watches"), inotify_limit("max_user_instances"));
+    Some(WatchLimits { files, watchers })
+}
+
+fn inotify_limit(name: &str) -> Option<u64> {
+    fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
+}
+
+/// The numbers of all processes that can be seen.
+pub(crate) fn pids() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The listener on a TCP port of this machine: its process and name, where they are visible.
 pub(crate) fn listener_of(port: u16) -> Option<(u32, String)> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).ok());
-    let inodes: Vec<String> = tables
-        .iter()
-        .flatten()
-        .flat_map(|table| table.lines().skip(1))
-        .filter_map(|line| listening_inode(line, port))
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
-    let has_it = |pid: &u32| {
-        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-        links.any(|link| inodes.iter().any(|inode| link.as_os_str() == inode.as_str()))
-    };
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let pid = pids.find(has_it).filter(|_| !inodes.is_empty())?;
+    let pid = process_with_open(&listeners(|local| local.port() == port)?)?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some((pid, name.trim_end().to_owned()))
 }
@@ -129,17 +124,7 @@ pub(crate) fn processes_with(name: &str, value: &str) -> Vec<u32> {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != std::process::id()).filter(has_it).collect()
-}
-
-/// The socket of a line of `/proc/net/tcp`, where it listens on this port; see proc_net(5).
-fn listening_inode(line: &str, port: u16) -> Option<&str> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (_, its_port) = fields.get(1)?.rsplit_once(':')?;
-    let listens = fields.get(3) == Some(&"0A");
-    (listens && u16::from_str_radix(its_port, 16) == Ok(port)).then(|| fields.get(9).copied())?
+    pids().filter(|pid| *pid != std::process::id()).filter(has_it).collect()
 }
 
 /// Unread bytes in a pipe.
@@ -150,6 +135,19 @@ pub(crate) fn unread(pipe: &impl AsFd) -> Option<usize> {
     let asked =
         unsafe { nix::libc::ioctl(pipe.as_fd().as_raw_fd(), nix::libc::FIONREAD, &raw mut bytes) };
     (asked == 0).then(|| usize::try_from(bytes).ok()).flatten()
+}
+
+/// The path by which a pipe can be opened again. Not so one with a name: what is opened does not know that
+/// its other end is closed already.
+pub(super) fn pipe_path(stream: BorrowedFd<'_>) -> Option<PathBuf> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", stream.as_raw_fd()));
+    let target = fs::read_link(&path).ok()?;
+    target.to_str().is_some_and(|name| name.starts_with("pipe:[")).then_some(path)
+}
+
+/// Makes a pipe hold more at once; beyond what the kernel grants this user it stays as it is.
+pub(super) fn widen(pipe: BorrowedFd<'_>) {
+    fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES)).ok();
 }
 
 /// The reading end of a pipe, to ask how much is in it; it is never read from.
@@ -315,9 +313,7 @@ fn refusal(errno: Errno) -> WatchRefusal {
 
 /// Four times what the kernel grants now.
 fn raised(name: &str, min: u64) -> u64 {
-    let text = fs::read_to_string(format!("/proc/sys/fs/inotify/{name}"));
-    let now = text.ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
-    now.saturating_mul(4).max(min)
+    inotify_limit(name).unwrap_or(0).saturating_mul(4).max(min)
 }
 
 /// Whether holders of ports are told by process.
@@ -330,12 +326,22 @@ pub(crate) fn holder_of(wanted: SocketAddr) -> Option<PortHolder> {
         return None;
     }
     // What cannot be had may be refused for another reason: only one that listens counts.
-    let inode = ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| {
-        let text = fs::read_to_string(table).ok()?;
-        let mut listeners = text.lines().skip(1).filter_map(listener);
-        listeners.find(|(local, _)| hinders(*local, wanted)).map(|(_, inode)| inode.to_owned())
-    })?;
-    Some(PortHolder { process: process_with(&format!("socket:[{inode}]")) })
+    let sockets = listeners(|local| hinders(local, wanted))?;
+    let process = process_with_open(&sockets).and_then(|pid| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        Some((pid, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()))
+    });
+    Some(PortHolder { process })
+}
+
+/// The sockets that listen at such an address, by their names as open files; none where there is no such socket.
+fn listeners(is_wanted: impl Fn(SocketAddr) -> bool) -> Option<Vec<String>> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let lines = tables.iter().flatten().flat_map(|table| table.lines().skip(1));
+    let found = lines.filter_map(listener).filter(|(local, _)| is_wanted(*local));
+    let sockets: Vec<_> = found.map(|(_, inode)| format!("socket:[{inode}]")).collect();
+    (!sockets.is_empty()).then_some(sockets)
 }
 
 /// Whether the address can be had as a server would have it, which does not mind what is left of
@@ -377,18 +383,13 @@ fn hinders(local: SocketAddr, wanted: SocketAddr) -> bool {
     local.port() == wanted.port() && is_same
 }
 
-/// A process of ours that has something open; others do not show theirs.
-fn process_with(open: &str) -> Option<(u32, Vec<String>)> {
-    let all = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let pid = pids.find(|pid| {
+/// A process of ours that has one of these open; others do not show theirs.
+fn process_with_open(files: &[String]) -> Option<u32> {
+    pids().find(|pid| {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let mut links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-        links.any(|link| link.as_os_str() == open)
-    })?;
-    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    Some((pid, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()))
+        links.any(|link| files.iter().any(|file| link.as_os_str() == file.as_str()))
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use afresh_core::limits::FOLLOW_POLL_INTERVAL;
 use super::{FolderEvent, PortHolder, ProcessLimit, Sink, WatchExtent, WatchLimits, WatchRefusal};
 
 #[cfg(unix)]
+use std::{os::fd::BorrowedFd, path::PathBuf};
+
+#[cfg(unix)]
 use super::PipeWriter;
 
 /// Waits for the next time to look.
@@ -52,6 +55,16 @@ pub(crate) fn unread<P>(_pipe: &P) -> Option<usize> {
 pub(crate) fn far_end(_pipe: &PipeWriter) -> Option<std::fs::File> {
     None
 }
+
+/// A pipe cannot be opened again here.
+#[cfg(unix)]
+pub(super) fn pipe_path(_stream: BorrowedFd<'_>) -> Option<PathBuf> {
+    None
+}
+
+/// Pipes widen by themselves here.
+#[cfg(unix)]
+pub(super) fn widen(_pipe: BorrowedFd<'_>) {}
 
 /// The system does not tell without special rights.
 pub(crate) fn listener_of(_port: u16) -> Option<(u32, String)> {

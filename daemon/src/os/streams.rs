@@ -13,8 +13,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, SockType, getsockopt, recv, send, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::unix::pipe::OpenOptions;
 
-use super::{PipeReader, PipeWriter, far_end, unread};
+use super::{PipeReader, PipeWriter, far_end, pipe_path, unread, widen};
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// Our stdin; `None` where only a thread can wait for it.
@@ -23,7 +24,7 @@ pub(crate) fn own_stdin() -> Option<StreamReader> {
     if is_stream(stdin.as_fd()) {
         return Some(Box::new(Socket::new(stdin.as_fd(), Interest::READABLE).ok()?));
     }
-    pipes::open_to_read(stdin.as_fd())
+    Some(Box::new(OpenOptions::new().open_receiver(pipe_path(stdin.as_fd())?).ok()?))
 }
 
 /// Our stdout, and the moment when its reader is gone; `None` where only a thread can wait
@@ -32,24 +33,26 @@ pub(crate) fn own_stdout() -> Option<(StreamWriter, Completion)> {
     let stdout = io::stdout();
     let writer: StreamWriter = match is_stream(stdout.as_fd()) {
         true => Box::new(Socket::new(stdout.as_fd(), Interest::WRITABLE).ok()?),
-        false => pipes::open_to_write(stdout.as_fd())?,
+        false => Box::new(OpenOptions::new().open_sender(pipe_path(stdout.as_fd())?).ok()?),
     };
-    let interest = Interest::READABLE.add(Interest::ERROR);
-    let watched = watch(stdout.as_fd(), interest).ok()?;
-    Some((writer, Box::pin(abandoned(watched, interest))))
+    Some((writer, closed(stdout.as_fd())?))
 }
 
-/// Waits until the other end is closed: the kernel says so without being asked for an event.
-async fn abandoned(stream: AsyncFd<OwnedFd>, interest: Interest) {
-    while let Ok(mut ready) = stream.ready(interest).await {
-        let mut polled = [PollFd::new(stream.as_fd(), PollFlags::empty())];
-        if poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
-            return;
+/// Completes when the other end is closed: the kernel says so without being asked for an event.
+fn closed(stream: BorrowedFd<'_>) -> Option<Completion> {
+    let interest = Interest::READABLE.add(Interest::ERROR);
+    let stream = watch(stream, interest).ok()?;
+    Some(Box::pin(async move {
+        while let Ok(mut ready) = stream.ready(interest).await {
+            let mut polled = [PollFd::new(stream.as_fd(), PollFlags::empty())];
+            if poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
+                return;
+            }
+            ready.clear_ready();
         }
-        ready.clear_ready();
-    }
-    // Nothing can be seen: the next write will fail.
-    std::future::pending().await
+        // Nothing can be seen: the next write will fail.
+        std::future::pending().await
+    }))
 }
 
 fn watch(stream: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
@@ -68,13 +71,13 @@ impl Pipe for Socket {}
 
 impl Pipe for PipeReader {
     fn widen(&self) {
-        pipes::widen(self.as_fd());
+        widen(self.as_fd());
     }
 }
 
 impl Pipe for PipeWriter {
     fn widen(&self) {
-        pipes::widen(self.as_fd());
+        widen(self.as_fd());
     }
 
     fn unread(&self) -> Option<usize> {
@@ -86,9 +89,7 @@ impl Pipe for PipeWriter {
     }
 
     fn closed(&self) -> Option<Completion> {
-        let interest = Interest::READABLE.add(Interest::ERROR);
-        let watched = watch(self.as_fd(), interest).ok()?;
-        Some(Box::pin(abandoned(watched, interest)))
+        closed(self.as_fd())
     }
 }
 
@@ -167,61 +168,6 @@ impl AsyncWrite for Socket {
         // It is shared: it ends with its last holder.
         Poll::Ready(Ok(()))
     }
-}
-
-#[cfg(target_os = "linux")]
-mod pipes {
-    use std::os::fd::{AsRawFd, BorrowedFd};
-    use std::path::PathBuf;
-
-    use afresh_core::limits::WIDE_PIPE_BYTES;
-    use nix::fcntl::{FcntlArg, fcntl};
-    use tokio::net::unix::pipe;
-
-    use super::{StreamReader, StreamWriter};
-
-    pub(super) fn open_to_read(stream: BorrowedFd<'_>) -> Option<StreamReader> {
-        let receiver = pipe::OpenOptions::new().open_receiver(path(stream)?).ok()?;
-        Some(Box::new(receiver))
-    }
-
-    pub(super) fn open_to_write(stream: BorrowedFd<'_>) -> Option<StreamWriter> {
-        let sender = pipe::OpenOptions::new().open_sender(path(stream)?).ok()?;
-        Some(Box::new(sender))
-    }
-
-    pub(super) fn widen(pipe: BorrowedFd<'_>) {
-        // Beyond what the kernel grants this user it stays as it is.
-        fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES)).ok();
-    }
-
-    /// The path by which a pipe can be opened again. Not so one with a name: what is opened does not know that
-    /// its other end is closed already.
-    fn path(stream: BorrowedFd<'_>) -> Option<PathBuf> {
-        let path = PathBuf::from(format!("/proc/self/fd/{}", stream.as_raw_fd()));
-        let target = std::fs::read_link(&path).ok()?;
-        target.to_str().is_some_and(|name| name.starts_with("pipe:[")).then_some(path)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod pipes {
-    use std::os::fd::BorrowedFd;
-
-    use super::{StreamReader, StreamWriter};
-
-    /// A pipe cannot be opened again here.
-    pub(super) fn open_to_read(_stream: BorrowedFd<'_>) -> Option<StreamReader> {
-        None
-    }
-
-    /// See [`open_to_read`].
-    pub(super) fn open_to_write(_stream: BorrowedFd<'_>) -> Option<StreamWriter> {
-        None
-    }
-
-    /// Pipes widen by themselves here.
-    pub(super) fn widen(_pipe: BorrowedFd<'_>) {}
 }
 
 /// Keeps what is freed for the next message, up to a bound in `limits.rs`. A message of some hundred

@@ -288,10 +288,7 @@ pub(crate) fn host_name() -> String {
 /// The manager of programs that start with the machine, and the number of this user.
 pub(crate) fn manager() -> Option<(Manager, u32)> {
     let user = Uid::effective().as_raw();
-    let manager = match cfg!(target_os = "macos") {
-        true => Manager::Launchd,
-        false => Manager::Systemd,
-    };
+    let manager = if cfg!(target_os = "macos") { Manager::Launchd } else { Manager::Systemd };
     Some((manager, user))
 }
 
@@ -304,21 +301,16 @@ pub(crate) fn monotonic_micros() -> u64 {
 /// The command that shows a notification on the desktop; none where there is no such command. Both texts
 /// are arguments: no shell and no script reads them.
 pub(crate) fn notification(title: &str, text: &str) -> Option<Vec<OsString>> {
-    let words: Vec<&str> = match cfg!(target_os = "macos") {
+    // The body may have markup there, of which this must be none.
+    let body = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let words = match cfg!(target_os = "macos") {
         true => {
             let show = "display notification (item 2 of argv) with title (item 1 of argv)";
             vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run", title, text]
         }
-        false => vec!["notify-send", "--app-name=afresh", "--", title, text],
+        false => vec!["notify-send", "--app-name=afresh", "--", title, &body],
     };
-    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    if !cfg!(target_os = "macos")
-        && let Some(body) = words.last_mut()
-    {
-        // The body may have markup, of which this must be none.
-        *body = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").into();
-    }
-    Some(words)
+    Some(words.into_iter().map(OsString::from).collect())
 }
 
 /// Starts `command` in a process group of its own: a signal to ours does not reach it.

@@ -182,10 +182,3 @@ pub(crate) struct TreeUsage {
     /// Processor time since their start, with that of their children that have ended.
     pub(crate) cpu_time: Duration,
 }
-
-impl TreeUsage {
-    fn add(&mut self, other: Self) {
-        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
-        self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
-    }
-}

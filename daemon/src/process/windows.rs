@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "job objects have no safe face")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -15,7 +16,6 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::time::Duration;
 
 use afresh_core::definition::{OnSupervisorDeath, StopSignal};
 use afresh_core::id::{Generation, ServiceId};
@@ -42,7 +42,9 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::spawn_error::explain;
-use super::{AbandonedWarden, Command, OutputEnd, Remains, Report, TreeUsage};
+use super::{
+    AbandonedWarden, Command, Entered, OutputEnd, Remains, Report, RetainedInstance, TreeUsage,
+};
 
 /// The mechanism that keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "job object: all that a service starts ends with afresh";
@@ -85,12 +87,8 @@ struct RunningInstance {
     task: AbortHandle,
 }
 
-struct EndedInstance {
-    service: ServiceId,
-    generation: Generation,
-    code: Option<i32>,
-    remains: Remains,
-}
+/// Its exit code, where it has one, and what it left.
+type EndedInstance = (ServiceId, Generation, Option<i32>, Remains);
 
 impl Processes {
     /// Sets up the process layer.
@@ -171,8 +169,7 @@ impl Processes {
         self.tasks.shutdown().await;
     }
 
-    fn hear(&mut self, ended: EndedInstance) {
-        let EndedInstance { service, generation, code, remains } = ended;
+    fn hear(&mut self, (service, generation, code, remains): EndedInstance) {
         let instance = self.instances.remove(&(service, generation));
         let Some(RunningInstance { killed, .. }) = instance else { return };
         let exit = match code {
@@ -203,7 +200,7 @@ async fn guard(
         sleep(SWEEP_PAUSE).await;
     }
     let remains = Remains { leftovers, survivors: named(others()) };
-    EndedInstance { service, generation, code, remains }
+    (service, generation, code, remains)
 }
 
 fn named(survivors: impl IntoIterator<Item = u32>) -> Vec<(u32, String)> {
@@ -359,6 +356,16 @@ pub(crate) fn usage_of_tree(_pid: u32) -> Option<TreeUsage> {
     None
 }
 
+/// See [`usage_of_tree`].
+pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<TreeUsage>> {
+    vec![None; roots.len()]
+}
+
+/// See [`usage_of_tree`].
+pub(crate) fn own_usage() -> Option<TreeUsage> {
+    None
+}
+
 /// The caller owns the handle, or it is none.
 unsafe fn owned(handle: RawHandle) -> io::Result<OwnedHandle> {
     if handle.is_null() || handle == INVALID_HANDLE_VALUE {
@@ -372,67 +379,18 @@ fn done(result: i32) -> io::Result<()> {
     if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The process layer of a supervisor that begins.
-pub(crate) struct Entered {
-    pub(crate) processes: Processes,
-    pub(crate) instances: Vec<AdoptedInstance>,
-    pub(crate) notices: Vec<String>,
-}
-
 /// An instance that another supervisor has started: there is none here.
-pub(crate) enum AdoptedInstance {}
-
-impl AdoptedInstance {
-    pub(crate) fn service(&self) -> &str {
-        match *self {}
-    }
-
-    pub(crate) fn generation(&self) -> Generation {
-        match *self {}
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        match *self {}
-    }
-
-    pub(crate) fn uptime(&self) -> Duration {
-        match *self {}
-    }
-
-    pub(crate) fn is_current(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) fn lost_bytes(&self) -> u64 {
-        match *self {}
-    }
-}
-
-/// The output of an adopted instance.
-pub(crate) struct AdoptedStdio {
-    pub(crate) stdio: InstanceStdio,
-    pub(crate) earlier: [SpoolReader; 2],
+pub(crate) struct AdoptedInstance {
+    pub(crate) retained: RetainedInstance,
+    never: Infallible,
 }
 
 /// The spooled output of an instance: there is none here.
 pub(crate) enum SpoolReader {}
 
 impl SpoolReader {
-    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, SpoolProgress)> {
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, Box<dyn FnOnce() + Send>)> {
         match *self {}
-    }
-}
-
-/// The progress of a stream with a chunk.
-pub(crate) enum SpoolProgress {}
-
-impl SpoolProgress {
-    pub(crate) fn note(self) {
-        match self {}
     }
 }
 
@@ -449,11 +407,10 @@ impl Processes {
     ) -> Result<Entered, StartError> {
         match on_death {
             OnSupervisorDeath::Keep => Err(StartError::CannotKeep),
-            OnSupervisorDeath::Kill => Ok(Entered {
-                processes: Self::start()?,
-                instances: Vec::new(),
-                notices: Vec::new(),
-            }),
+            OnSupervisorDeath::Kill => {
+                let (instances, notices) = (Vec::new(), Vec::new());
+                Ok(Entered { processes: Self::start()?, instances, notices })
+            }
         }
     }
 
@@ -462,8 +419,8 @@ impl Processes {
         &mut self,
         _service: ServiceId,
         instance: AdoptedInstance,
-    ) -> io::Result<AdoptedStdio> {
-        match instance {}
+    ) -> io::Result<(InstanceStdio, [SpoolReader; 2])> {
+        match instance.never {}
     }
 
     /// No supervisor will come after us, so there is nothing to tell it.

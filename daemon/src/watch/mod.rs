@@ -20,23 +20,19 @@ use afresh_core::text::harmless;
 use afresh_core::time::{Time, show_duration};
 use afresh_core::watch::{Effect, Input, ScanScope, Watcher};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::scan::{ScanOutcome, Scanner, stamp};
+use crate::clock::sleep_until;
 use crate::os::{FolderAlarm, FolderAlarms, Folders, WatchRefusal, watch_folders};
 
 /// Why a path cannot be watched.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchError {
-    /// What was given is no path.
-    #[error("`{path}` cannot be watched")]
-    Path {
-        /// As it was given.
-        path: String,
-        /// What the system says.
-        #[source]
-        source: io::Error,
-    },
+#[error("`{path}` cannot be watched")]
+pub(crate) struct WatchError {
+    /// As it was given.
+    path: String,
+    source: io::Error,
 }
 
 /// The files and folders that are watched for one service.
@@ -98,7 +94,8 @@ impl Watch {
             said: Vec::new(),
             say: Box::new(say),
         };
-        watch.tell(refusal.iter().map(|refusal| WatchNotice::refused(base, refusal)).collect());
+        let refused = refusal.and_then(|refusal| WatchNotice::refused(base, &refusal));
+        watch.tell(refused.into_iter().collect());
         // The first look finds nothing to tell, but for what is written while it lasts.
         watch.handle(Input::Due);
         Ok(watch)
@@ -126,8 +123,8 @@ impl Watch {
         let alarms = self.alarms.as_ref().filter(|_| matches!(self.look, ScanState::Idle(_)));
         let heard = tokio::select! {
             heard = heard(alarms) => heard,
-            () = until(wakeup) => return Input::Wakeup,
-            () = until(self.poll_at) => {
+            () = sleep_until(wakeup) => return Input::Wakeup,
+            () = sleep_until(self.poll_at) => {
                 self.poll_at = None;
                 return Input::Due;
             }
@@ -186,10 +183,7 @@ impl Watch {
     fn tell(&mut self, notices: Vec<WatchNotice>) {
         for notice in notices {
             if !self.said.iter().any(|said| said.is_like(&notice)) {
-                let text = notice.text();
-                if !text.is_empty() {
-                    (self.say)(&text);
-                }
+                (self.say)(&notice.text());
                 self.said.push(notice);
             }
         }
@@ -205,7 +199,7 @@ impl Drop for Watch {
 
 /// The absolute path of what is to be watched. It need not exist; but it must not be hidden from us.
 fn named_path(path: &Path, base: &Path) -> Result<PathBuf, WatchError> {
-    let failed = |source| WatchError::Path { path: path.display().to_string(), source };
+    let failed = |source| WatchError { path: path.display().to_string(), source };
     if path.as_os_str().is_empty() {
         return Err(failed(io::ErrorKind::InvalidInput.into()));
     }
@@ -223,16 +217,9 @@ async fn heard(alarms: Option<&FolderAlarms>) -> io::Result<Vec<FolderAlarm>> {
     }
 }
 
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Something is not watched, or not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WatchNotice {
+enum WatchNotice {
     TooManyFiles,
     TooManyFolders,
     TooDeep,
@@ -241,23 +228,23 @@ pub(super) enum WatchNotice {
 }
 
 impl WatchNotice {
-    pub(super) fn refused(folder: &Path, refusal: &WatchRefusal) -> Self {
-        Self::Refused(match refusal {
+    /// None where there is nothing to say: the folder is gone, or the system never watches anything.
+    fn refused(folder: &Path, refusal: &WatchRefusal) -> Option<Self> {
+        Some(Self::Refused(match refusal {
             WatchRefusal::Limit { what, hint } => format!("{what}: {hint}"),
             WatchRefusal::Failed(error) => {
                 format!("`{}` cannot be watched: {error}", harmless(&folder.to_string_lossy()))
             }
-            WatchRefusal::Gone | WatchRefusal::Unsupported => return Self::Refused(String::new()),
-        })
+            WatchRefusal::Gone | WatchRefusal::Unsupported => return None,
+        }))
     }
 
     /// Whether two are the same for the user: one folder that is refused stands for all.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Empty where there is nothing to say: the system never watches anything.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let instead = format!(
             "all watched files are looked at every {} instead",
             show_duration(WATCH_POLL_INTERVAL)
@@ -274,7 +261,6 @@ impl WatchNotice {
             Self::TooDeep => format!(
                 "folders more than {WATCH_DEPTH_MAX} deep are not watched; watch one of them itself"
             ),
-            Self::Refused(why) if why.is_empty() => String::new(),
             Self::Refused(why) => format!("{instead}: {why}"),
         }
     }

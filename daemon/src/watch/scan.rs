@@ -29,6 +29,7 @@ use crate::os::{
 };
 
 /// The state of all that is watched.
+#[derive(Default)]
 pub(super) struct Scanner {
     roots: Vec<WatchedRoot>,
     /// The folder that we work in, without links.
@@ -92,18 +93,9 @@ impl Scanner {
         folders: Option<Folders>,
         began: Option<Stamp>,
     ) -> Self {
-        Self {
-            roots: paths.into_iter().map(|named| WatchedRoot { named, end: None }).collect(),
-            base: base.canonicalize().unwrap_or(base),
-            folders,
-            trees: BTreeMap::new(),
-            signs: BTreeSet::new(),
-            ways: BTreeSet::new(),
-            prints: Fingerprints::default(),
-            must_poll: false,
-            began,
-            cancelled: Arc::default(),
-        }
+        let roots = paths.into_iter().map(|named| WatchedRoot { named, end: None }).collect();
+        let base = base.canonicalize().unwrap_or(base);
+        Self { roots, base, folders, began, ..Self::default() }
     }
 
     /// The paths that an event may have changed; none is everything.
@@ -301,7 +293,8 @@ impl Scanner {
             Err(WatchRefusal::Failed(_)) if extent == WatchExtent::Itself => {}
             Err(refusal) => {
                 self.must_poll = true;
-                outcome.note(WatchNotice::refused(folder, &refusal));
+                let refused = WatchNotice::refused(folder, &refusal);
+                refused.into_iter().for_each(|notice| outcome.note(notice));
             }
         }
     }
@@ -376,13 +369,13 @@ const TIME_GRAIN: Duration = Duration::from_secs(2);
 
 /// Whether a file is read even though its length and time are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileReading {
+enum FileReading {
     Always,
     IfNew,
 }
 
 /// Looks at a file. None where it is gone, or neither a file nor a link.
-pub(super) fn look_at(
+fn look_at(
     real: &Path,
     shown: &Path,
     prints: &Fingerprints,
@@ -390,26 +383,17 @@ pub(super) fn look_at(
     cancelled: &AtomicBool,
 ) -> Option<FileFingerprint> {
     let own = fs::symlink_metadata(real).ok()?;
-    if own.is_symlink() {
+    let metadata = match own.is_symlink() {
         // What a link leads to counts if it is a file; otherwise where it leads to.
-        return match fs::metadata(real) {
-            Ok(target) if target.is_file() => {
-                of_file(real, shown, &target, prints, reading, cancelled)
-            }
-            _ => of_link(real),
-        };
+        true => match fs::metadata(real) {
+            Ok(target) if target.is_file() => target,
+            _ => return of_link(real),
+        },
+        false => own,
+    };
+    if !metadata.is_file() {
+        return None;
     }
-    own.is_file().then(|| of_file(real, shown, &own, prints, reading, cancelled))?
-}
-
-fn of_file(
-    real: &Path,
-    shown: &Path,
-    metadata: &Metadata,
-    prints: &Fingerprints,
-    reading: FileReading,
-    cancelled: &AtomicBool,
-) -> Option<FileFingerprint> {
     let (bytes, modified) = (metadata.len(), metadata.modified().ok());
     let stamp = modified.and_then(stamp);
     if reading == FileReading::IfNew
@@ -470,19 +454,19 @@ const LINKS_MAX: usize = 40;
 
 /// The way to a path.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Route {
+struct Route {
     /// The folders that it leads through, without links.
-    pub(super) folders: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
     /// The names that decide where it ends, each with its folder: links, the last one, or the first
     /// that is not there.
-    pub(super) signs: Vec<(PathBuf, OsString)>,
+    signs: Vec<(PathBuf, OsString)>,
     /// Its end; none where there is no file.
-    pub(super) end: Option<PathBuf>,
+    end: Option<PathBuf>,
 }
 
 impl Route {
     /// Follows an absolute path.
-    pub(super) fn to(path: &Path) -> Self {
+    fn to(path: &Path) -> Self {
         let mut route = Self::default();
         let mut place = PathBuf::new();
         let mut links = 0;

@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The pipes of one peer.
+#[derive(Default)]
 pub(super) struct PeerWire {
     /// None after its end.
     pub(super) reader: Option<StreamReader>,
@@ -23,7 +24,7 @@ pub(super) struct PeerWire {
     pub(super) writer: Option<StreamWriter>,
     /// Completes when the peer closes its end; goes with the writer, as it holds the same
     /// pipe.
-    closed: Option<Completion>,
+    pub(super) closed: Option<Completion>,
     pub(super) waiting: WriteQueue,
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
@@ -41,25 +42,7 @@ pub(super) struct PeerWire {
 
 impl PeerWire {
     pub(super) fn new(reader: StreamReader, writer: StreamWriter) -> Self {
-        Self {
-            reader: Some(reader),
-            lines: LineSplitter::default(),
-            writer: Some(writer),
-            closed: None,
-            waiting: WriteQueue::default(),
-            is_ending: false,
-            sent: SentLines::default(),
-            far_end: None,
-            unread: None,
-            lost: 0,
-            is_wide_in: false,
-            is_wide_out: false,
-        }
-    }
-
-    /// Looks out for a peer that closes its end while nothing is written to it.
-    pub(super) fn watch(&mut self) {
-        self.closed = self.writer.as_ref().and_then(|writer| writer.closed());
+        Self { reader: Some(reader), writer: Some(writer), ..Self::default() }
     }
 
     /// Asks to be woken when the peer closes its end.
@@ -69,11 +52,6 @@ impl PeerWire {
         {
             self.break_off();
         }
-    }
-
-    /// Whether the peer has closed its end, by no will of ours.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.writer.is_none() && !self.is_ending
     }
 
     fn take_writer(&mut self) -> Option<StreamWriter> {
@@ -122,10 +100,6 @@ impl PeerWire {
         }
         self.lost += self.waiting.bytes;
         self.waiting = WriteQueue::default();
-    }
-
-    pub(super) fn is_broken(&self) -> bool {
-        self.writer.is_none()
     }
 
     /// Writes as much as is taken, and asks to be woken for the rest.

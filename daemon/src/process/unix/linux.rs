@@ -35,7 +35,7 @@ use nix::unistd::{ForkResult, Pid, SysconfVar, fork, getpid, getppid, pipe2, set
 
 use super::guardian::GUARDIAN;
 use super::messages::Launch;
-use crate::os::dispositions;
+use crate::os::{dispositions, pids};
 use crate::process::TreeUsage;
 
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.
@@ -193,16 +193,12 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
     if !can_list() {
         return Vec::new();
     }
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
     let mut found = Vec::new();
-    for thread in threads.flatten() {
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(list) => {
-                found.extend(
-                    list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw),
-                );
+                let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+                found.extend(pids.map(Pid::from_raw));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && kernel_hides_children() => {
                 return children_by_scan(pid);
@@ -234,14 +230,12 @@ pub(super) fn usage(pid: Pid) -> Option<TreeUsage> {
 /// Every process that can be seen: itself, its parent, and what it uses. One walk, however many are looked
 /// for; none where it would show others.
 pub(super) fn table() -> Option<Vec<(Pid, Pid, TreeUsage)>> {
-    let all = can_list().then(|| fs::read_dir("/proc")).and_then(Result::ok)?;
-    let row = |name: &str| {
-        let pid = name.parse::<i32>().ok()?;
+    let row = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (_, _, parent) = parse_stat(&stat)?;
-        Some((Pid::from_raw(pid), Pid::from_raw(parent), parse_usage(&stat)?))
+        Some((Pid::from_raw(pid.cast_signed()), Pid::from_raw(parent), parse_usage(&stat)?))
     };
-    Some(all.flatten().filter_map(|entry| row(entry.file_name().to_str()?)).collect())
+    can_list().then(|| pids().filter_map(row).collect())
 }
 
 fn parse_usage(stat: &str) -> Option<TreeUsage> {
@@ -271,16 +265,11 @@ fn kernel_hides_children() -> bool {
 }
 
 fn children_by_scan(parent: Pid) -> Vec<Pid> {
-    let Ok(all) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
+    let is_child = |pid: &u32| {
         fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| parse_stat(&stat).is_some_and(|(_, _, ppid)| ppid == parent.as_raw()))
-    })
-    .map(Pid::from_raw)
-    .collect()
+    };
+    pids().filter(is_child).map(|pid| Pid::from_raw(pid.cast_signed())).collect()
 }
 
 /// Name, state and parent; the name may hold blanks and brackets, so the last bracket ends it.

@@ -38,7 +38,7 @@ pub(super) const PROTOCOL: u64 = 1;
 /// A value that can be part of a frame, or all of it.
 pub(crate) trait Frame: Sized {
     fn write(&self, out: &mut Vec<u8>);
-    fn read(input: &mut FrameBody<'_>) -> Option<Self>;
+    fn read(input: &mut &[u8]) -> Option<Self>;
 
     /// The whole frame, length first.
     fn to_bytes(&self) -> Vec<u8> {
@@ -87,8 +87,8 @@ impl FrameReader {
             return Err(garbage());
         }
         let Some(body) = self.bytes.get(4..4 + length) else { return Ok(None) };
-        let mut body = FrameBody(body);
-        let frame = F::read(&mut body).filter(|_| body.0.is_empty()).ok_or_else(garbage)?;
+        let mut rest = body;
+        let frame = F::read(&mut rest).filter(|_| rest.is_empty()).ok_or_else(garbage)?;
         self.bytes.drain(..4 + length);
         if self.bytes.is_empty() {
             // A guardian lives for days: it gives back what one large frame took.
@@ -164,22 +164,6 @@ impl FrameSocket {
     }
 }
 
-/// The rest of a frame that is being read.
-pub(crate) struct FrameBody<'a>(&'a [u8]);
-
-impl<'a> FrameBody<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    /// Passes over the fields that a later version may have added.
-    const fn skip_rest(&mut self) {
-        self.0 = &[];
-    }
-}
-
 /// Numbers, in little endian.
 macro_rules! number_frames {
     ($($number:ty),*) => {$(
@@ -188,8 +172,8 @@ macro_rules! number_frames {
                 out.extend_from_slice(&self.to_le_bytes());
             }
 
-            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
-                Some(Self::from_le_bytes(input.take(size_of::<Self>())?.try_into().ok()?))
+            fn read(input: &mut &[u8]) -> Option<Self> {
+                Some(Self::from_le_bytes(input.split_off(..size_of::<Self>())?.try_into().ok()?))
             }
         }
     )*};
@@ -206,7 +190,7 @@ macro_rules! frames_as {
                 <$written as Frame>::write(&$to, out);
             }
 
-            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+            fn read(input: &mut &[u8]) -> Option<Self> {
                 let $in = <$written as Frame>::read(input)?;
                 $from
             }
@@ -231,9 +215,9 @@ impl Frame for OsString {
         out.extend_from_slice(self.as_bytes());
     }
 
-    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+    fn read(input: &mut &[u8]) -> Option<Self> {
         let length = usize::try_from(u64::read(input)?).ok()?;
-        Some(Self::from_vec(input.take(length)?.to_vec()))
+        Some(Self::from_vec(input.split_off(..length)?.to_vec()))
     }
 }
 
@@ -243,7 +227,7 @@ impl<T: Frame> Frame for Option<T> {
         self.iter().for_each(|value| value.write(out));
     }
 
-    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+    fn read(input: &mut &[u8]) -> Option<Self> {
         Some(if bool::read(input)? { Some(T::read(input)?) } else { None })
     }
 }
@@ -254,7 +238,7 @@ impl<T: Frame> Frame for Vec<T> {
         self.iter().for_each(|value| value.write(out));
     }
 
-    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+    fn read(input: &mut &[u8]) -> Option<Self> {
         // No capacity from a number that came over a wire.
         (0..u64::read(input)?).map(|_| T::read(input)).collect()
     }
@@ -266,7 +250,7 @@ impl<A: Frame, B: Frame> Frame for (A, B) {
         self.1.write(out);
     }
 
-    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+    fn read(input: &mut &[u8]) -> Option<Self> {
         Some((A::read(input)?, B::read(input)?))
     }
 }
@@ -276,23 +260,24 @@ impl<T: Frame, const N: usize> Frame for [T; N] {
         self.iter().for_each(|value| value.write(out));
     }
 
-    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+    fn read(input: &mut &[u8]) -> Option<Self> {
         let values: Option<Vec<T>> = (0..N).map(|_| T::read(input)).collect();
         values?.try_into().ok()
     }
 }
 
-/// The fields of a struct, in the order in which they are written; then what is done with the rest.
+/// The fields of a struct, in the order in which they are written. `later` passes over the fields that a later
+/// version may have added.
 macro_rules! struct_frame {
-    ($name:ident: $($field:ident),* $(; $rest:ident)?) => {
+    ($name:ident: $($field:ident),* $(; later $later:tt)?) => {
         impl Frame for $name {
             fn write(&self, out: &mut Vec<u8>) {
                 $(self.$field.write(out);)*
             }
 
-            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+            fn read(input: &mut &[u8]) -> Option<Self> {
                 let read = Self { $($field: Frame::read(input)?),* };
-                $(input.$rest();)?
+                $(*input = &$later;)?
                 Some(read)
             }
         }
@@ -300,9 +285,9 @@ macro_rules! struct_frame {
 }
 
 /// The variants of an enum with the byte that stands for each, and their fields: numbers for those of a
-/// tuple. Then what is done with the rest.
+/// tuple. `later` is as above.
 macro_rules! enum_frame {
-    ($name:ident $(; $rest:ident)?: $($tag:literal => $variant:ident { $($field:tt: $value:ident),* })*) => {
+    ($name:ident $(; later $later:tt)?: $($tag:literal => $variant:ident { $($field:tt: $value:ident),* })*) => {
         impl Frame for $name {
             fn write(&self, out: &mut Vec<u8>) {
                 match self {
@@ -313,12 +298,12 @@ macro_rules! enum_frame {
                 }
             }
 
-            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+            fn read(input: &mut &[u8]) -> Option<Self> {
                 let read = match u8::read(input)? {
                     $($tag => Self::$variant { $($field: Frame::read(input)?),* },)*
                     _ => return None,
                 };
-                $(input.$rest();)?
+                $(*input = &$later;)?
                 Some(read)
             }
         }
@@ -469,7 +454,7 @@ struct_frame!(InstanceIdentity: service, current, stdin);
 struct_frame!(
     RetainedInstance: guardian, identity, generation, pid, uptime, stopping, end, descriptors, lost
 );
-struct_frame!(Greeting: magic, protocol, version, warden, busy, instances, alone; skip_rest);
+struct_frame!(Greeting: magic, protocol, version, warden, busy, instances, alone; later []);
 
 enum_frame! { GuardianOrder:
     0 => Launch { 0: launch }
@@ -515,7 +500,7 @@ enum_frame! { GuardianInvitation:
     1 => End { grace: grace }
 }
 
-enum_frame! { VisitorRequest; skip_rest:
+enum_frame! { VisitorRequest; later []:
     1 => Adopt { protocol: protocol }
     2 => End { grace: grace }
 }

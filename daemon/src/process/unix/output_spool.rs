@@ -130,41 +130,28 @@ pub(crate) struct SpoolReader {
     offset: Option<u64>,
 }
 
-/// The progress of a stream with a chunk.
-#[derive(Debug)]
-pub(crate) struct SpoolProgress {
-    spool: Arc<SpooledOutput>,
-    stream: LogStream,
-    file: usize,
-    offset: u64,
-}
-
 impl SpoolReader {
     pub(super) const fn new(spool: Arc<SpooledOutput>, stream: LogStream) -> Self {
         Self { spool, stream, file: 0, offset: None }
     }
 
-    /// The next chunk, and what is to be noted when it is passed on; none at the end, or where the
-    /// files are not what they should be.
-    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, SpoolProgress)> {
+    /// The next chunk, and what is to be called when it is passed on: the next supervisor does not need it then,
+    /// should this one be killed. None at the end, or where the files are not what they should be.
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, Box<dyn FnOnce() + Send>)> {
         loop {
             let file = self.spool.files.get(self.file)?;
             if let Ok(Some((bytes, offset))) = read_chunk(file, self.stream, self.offset) {
                 self.offset = Some(offset);
                 let (spool, stream, file) = (self.spool.clone(), self.stream, self.file);
-                return Some((bytes, SpoolProgress { spool, stream, file, offset }));
+                let note = move || {
+                    // Where it fails, the next one passes it on again.
+                    let progress = offset.to_le_bytes();
+                    spool.files[file].write_all_at(&progress, progress_at(stream)).ok();
+                };
+                return Some((bytes, Box::new(note)));
             }
             (self.file, self.offset) = (self.file + 1, None);
         }
-    }
-}
-
-impl SpoolProgress {
-    /// The chunk is passed on: the next supervisor does not need it, should this one be killed.
-    pub(crate) fn note(self) {
-        let (offset, place) = (self.offset.to_le_bytes(), progress_at(self.stream));
-        // Where it fails, the next one passes it on again.
-        self.spool.files[self.file].write_all_at(&offset, place).ok();
     }
 }
 
@@ -215,9 +202,9 @@ mod tests {
         let (spool, mut taken) = SpooledOutput::new(files);
         let mut earlier = SpoolReader::new(spool, stream);
         let mut all = Vec::new();
-        while let Some((bytes, progress)) = earlier.next() {
+        while let Some((bytes, note_progress)) = earlier.next() {
             all.extend(bytes);
-            progress.note();
+            note_progress();
         }
         assert_eq!(taken.try_recv(), Err(oneshot::error::TryRecvError::Empty));
         drop(earlier);

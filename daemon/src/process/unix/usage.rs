@@ -12,6 +12,13 @@ use super::os;
 use super::tree::below;
 use crate::process::TreeUsage;
 
+impl TreeUsage {
+    fn add(&mut self, other: Self) {
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
+    }
+}
+
 /// The usage of each of these processes with its descendants. All of them together cost one walk through the
 /// table of processes.
 pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<TreeUsage>> {
