@@ -51,7 +51,7 @@ pub struct SupervisedServer {
 
 /// Finds the servers in the texts of those [`AgentKind::config_files`] that exist, which are in the same order.
 pub fn find(query: &ServerQuery<'_>, texts: &[ConfigText]) -> AgentServers {
-    let rules = query.agent.server_rules();
+    let rules = &query.agent.profile().servers;
     let supervise = |entry| supervised(query, entry);
     let decides = |word: &&String| rules.flags.contains(&word.split('=').next().unwrap_or(word));
     if let Some(flag) = query.program.iter().find(decides) {
@@ -87,7 +87,7 @@ const HINT: &str = "correct it; the run goes on without standing in front of the
 /// The entry of a server with afresh in front of it; none where it is to stay as it is.
 fn supervised(query: &ServerQuery<'_>, entry: ServerEntry) -> Option<SupervisedServer> {
     let ServerEntry { name, value, from } = entry;
-    let rules = query.agent.server_rules();
+    let rules = &query.agent.profile().servers;
     let words = (rules.words)(&value)?;
     let is_ours =
         |two: &[String]| is_afresh(&two[0]) && ["mcp", "gateway"].contains(&two[1].as_str());

@@ -6,7 +6,6 @@
 //!
 //! Owns no process and no clock. What it does not know it passes over.
 
-mod line_fields;
 mod outcome;
 mod outgoing;
 mod servers;
@@ -15,19 +14,17 @@ mod tests;
 mod usage;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::line_fields::StreamLine;
 use self::outcome::Known;
 use self::usage::Meter;
+use super::stream::{self, Object, RunningTools};
 use super::{
     AgentEvent, AgentSession, Effect, Input, Instruction, Permission, Profile, Setup, Start,
     TurnEnd, TurnFailure,
 };
 use crate::limits::{
-    AGENT_DETAIL_CHARS_MAX, AGENT_ID_CHARS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX,
-    CLAUDE_ANSWER_WAIT,
+    AGENT_DETAIL_CHARS_MAX, AGENT_ID_CHARS_MAX, AGENT_TEXT_CHARS_MAX, CLAUDE_ANSWER_WAIT,
 };
 use crate::mcp::json;
 use crate::service::Exit;
@@ -44,194 +41,163 @@ pub(super) const PROFILE: Profile = Profile {
 };
 
 /// The machine of one session of Claude Code.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Claude {
     setup: Setup,
+    /// What is to be done about the input that is dealt with.
+    effects: Vec<Effect>,
     /// Whether a prompt can be given.
     is_ready: bool,
     /// Whether its stdin can be written to.
     is_open: bool,
     /// Whether it has ever said whether it is idle.
     says_state: bool,
-    turn: ClaudeTurn,
+    /// The turn that we began.
+    turn: Option<ClaudeTurn>,
     /// How many lines of ours have an id.
     sent: u64,
     meter: Meter,
-    /// Tools that have begun and not ended, the oldest first.
-    tools: VecDeque<String>,
+    tools: RunningTools,
     /// What was told of the turn beside its result.
     known: Known,
 }
 
-/// What is known of the turn that we began.
 #[derive(Debug)]
-enum ClaudeTurn {
-    None,
-    Running {
-        /// The id of the message that began it.
-        prompt: String,
-        /// How it will have ended when the session is idle, as far as that is known.
-        end: Option<TurnEnd>,
-    },
+struct ClaudeTurn {
+    /// The id of the message that began it.
+    prompt: String,
+    /// How it will have ended when the session is idle, as far as that is known.
+    end: Option<TurnEnd>,
 }
 
 impl Claude {
     /// The machine of a session that is to be started.
     pub(super) fn new(setup: Setup) -> Self {
-        Self {
-            setup,
-            is_ready: false,
-            is_open: false,
-            says_state: false,
-            turn: ClaudeTurn::None,
-            sent: 0,
-            meter: Meter::default(),
-            tools: VecDeque::new(),
-            known: Known::default(),
-        }
+        Self { setup, ..Self::default() }
     }
 
-    fn told(&mut self, told: &Instruction) -> Vec<Effect> {
-        if !self.is_open {
-            return Vec::new();
-        }
+    fn hear(&mut self, event: AgentEvent) {
+        self.effects.push(Effect::Heard(event));
+    }
+
+    fn told(&mut self, told: &Instruction) {
         match told {
             // Each is heard as soon as it can be: at the next step of a turn that runs.
             Instruction::Prompt(text) | Instruction::Steer(text) => {
-                let id = self.next_uuid();
-                let line = outgoing::user(text, &id);
-                if matches!(self.turn, ClaudeTurn::None) {
-                    self.turn = ClaudeTurn::Running { prompt: id, end: None };
-                }
-                vec![Effect::Write(line)]
+                let prompt = self.next_uuid();
+                self.effects.push(outgoing::user(text, &prompt));
+                self.turn.get_or_insert(ClaudeTurn { prompt, end: None });
             }
             // What was said and not heard goes with the turn: it must not begin one of its own.
-            Instruction::Interrupt if matches!(self.turn, ClaudeTurn::Running { .. }) => {
+            Instruction::Interrupt if self.turn.is_some() => {
                 self.known.is_interrupted = true;
-                vec![self.ask("interrupt", &[("cancel_queued", true.into())])]
+                self.ask("interrupt", "cancel_queued", true.into());
             }
-            Instruction::Interrupt => Vec::new(),
-            Instruction::Measure => vec![self.ask_measure()],
+            Instruction::Interrupt => {}
+            Instruction::Measure => self.ask_measure(),
             Instruction::End => {
                 self.is_open = false;
-                vec![Effect::CloseStdin]
+                self.effects.push(Effect::CloseStdin);
             }
         }
     }
 
-    fn line(&mut self, now: Stamp, bytes: &[u8]) -> Vec<Effect> {
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Vec::new();
-        }
-        let Some(line) = StreamLine::read(bytes) else {
-            return vec![Effect::Heard(AgentEvent::Strange(cut_bytes(
-                bytes,
-                AGENT_DETAIL_CHARS_MAX,
-            )))];
-        };
-        match &*line.kind {
-            "assistant" => self.message(&line),
-            "user" => self.tool_results(&line),
-            "stream_event" => self.stream_event(&line),
-            "system" => self.system(now, &line),
-            "result" => self.result(now, &line),
-            "control_response" => self.answer(&line),
-            "control_request" => self.asked(&line),
-            "rate_limit_event" => {
-                let info = line.get("rate_limit_info").unwrap_or_default();
-                self.known.limit = outcome::limit_met(info);
-                Vec::new()
+    fn line(&mut self, now: Stamp, bytes: &[u8]) {
+        let Some(line) = Object::read(bytes) else {
+            if !bytes.trim_ascii().is_empty() {
+                self.hear(AgentEvent::Strange(cut_bytes(bytes, AGENT_DETAIL_CHARS_MAX)));
             }
-            _ => Vec::new(),
+            return;
+        };
+        match line.text("type").as_deref() {
+            Some("assistant") => self.message(&line),
+            Some("user") => self.tool_results(&line),
+            Some("stream_event") => self.stream_event(&line),
+            Some("system") => self.system(now, &line),
+            Some("result") => self.result(now, &line),
+            Some("control_response") => self.answer(&line),
+            Some("control_request") => self.asked(&line),
+            Some("rate_limit_event") => {
+                self.known.limit = outcome::limit_met(&line.object("rate_limit_info"));
+            }
+            _ => {}
         }
     }
 
     /// A part of what the model said: its text, or the use of a tool.
-    fn message(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
-        let Some(message) = line.get("message") else { return Vec::new() };
-        if let Some(trouble) = line.text("error") {
-            self.known.trouble = Some(cut(&trouble, AGENT_ID_CHARS_MAX));
+    fn message(&mut self, line: &Object<'_>) {
+        if line.raw("message").is_none() {
+            return;
+        }
+        let message = line.object("message");
+        if let Some(trouble) = line.cut_text("error", AGENT_ID_CHARS_MAX) {
+            self.known.trouble = Some(trouble);
         }
         // Words of the agent itself, such as those on an error: the end of the turn has them too.
-        if line_fields::text(message, &["model"]).as_deref() == Some("<synthetic>") {
-            return Vec::new();
+        if message.text("model").as_deref() == Some("<synthetic>") {
+            return;
         }
         // A model that answers is not limited, or its account pays for more.
         self.known.limit = None;
-        let mut heard = self.meter.called(message, !line.is_of_subagent());
-        for block in line_fields::blocks(message) {
-            match line_fields::text(block, &["type"]).as_deref() {
-                Some("text") if !line.is_of_subagent() => {
-                    let text = line_fields::text(block, &["text"]).unwrap_or_default();
+        self.effects.extend(self.meter.called(&message, is_of_agent(line)));
+        for block in message.objects("content") {
+            match block.text("type").as_deref() {
+                Some("text") if is_of_agent(line) => {
+                    let text = block.text("text").unwrap_or_default();
                     if !text.trim().is_empty() {
-                        heard.push(AgentEvent::Text(cut(&text, AGENT_TEXT_CHARS_MAX)));
+                        self.hear(AgentEvent::Text(cut(&text, AGENT_TEXT_CHARS_MAX)));
                     }
                 }
                 Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
-                    heard.extend(self.tool_began(block));
+                    let Some(id) = block.cut_text("id", AGENT_ID_CHARS_MAX) else { continue };
+                    let name = block.cut_text("name", AGENT_ID_CHARS_MAX);
+                    let name = name.unwrap_or_else(|| "?".to_owned());
+                    let detail = detail(&block.object("input"));
+                    self.effects.extend(self.tools.begin(id, name, detail));
                 }
                 _ => {}
             }
         }
-        all_heard(heard)
     }
 
-    fn tool_began(&mut self, block: &[u8]) -> Option<AgentEvent> {
-        let id = cut(&line_fields::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
-        if self.tools.contains(&id) {
-            return None;
+    fn tool_results(&mut self, line: &Object<'_>) {
+        for block in line.object("message").objects("content") {
+            if let Some(id) = block.cut_text("tool_use_id", AGENT_ID_CHARS_MAX) {
+                self.effects.extend(self.tools.end(id, !block.is_true("is_error")));
+            }
         }
-        if self.tools.len() == AGENT_TOOLS_MAX {
-            self.tools.pop_front();
-        }
-        self.tools.push_back(id.clone());
-        let name = line_fields::text(block, &["name"]).unwrap_or(Cow::Borrowed("?"));
-        let input = json::get(block, &["input"]).unwrap_or_default();
-        let name = cut(&name, AGENT_ID_CHARS_MAX);
-        Some(AgentEvent::ToolBegan { id, name, detail: line_fields::detail(input) })
-    }
-
-    fn tool_results(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
-        let message = line.get("message").unwrap_or_default();
-        let ended = line_fields::blocks(message).filter_map(|block| {
-            let id = line_fields::text(block, &["tool_use_id"])?;
-            let id = cut(&id, AGENT_ID_CHARS_MAX);
-            let place = self.tools.iter().position(|open| *open == id)?;
-            self.tools.remove(place);
-            let succeeded = !line_fields::is_true(block, &["is_error"]);
-            Some(AgentEvent::ToolEnded { id, succeeded })
-        });
-        all_heard(ended.collect())
     }
 
     /// What the API of the model says while it speaks: the only place where output is counted live.
-    fn stream_event(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
-        let event = line.get("event").unwrap_or_default();
-        let heard = match line_fields::text(event, &["type"]).as_deref() {
-            Some("message_start") => match json::get(event, &["message"]) {
-                Some(message) => self.meter.called(message, !line.is_of_subagent()),
-                None => Vec::new(),
-            },
-            Some("message_delta") if !line.is_of_subagent() => self.meter.grew(event),
-            _ => Vec::new(),
-        };
-        all_heard(heard)
+    fn stream_event(&mut self, line: &Object<'_>) {
+        let event = line.object("event");
+        match event.text("type").as_deref() {
+            Some("message_start") => {
+                let message = event.object("message");
+                self.effects.extend(self.meter.called(&message, is_of_agent(line)));
+            }
+            Some("message_delta") if is_of_agent(line) => {
+                self.effects.extend(self.meter.grew(&event));
+            }
+            _ => {}
+        }
     }
 
-    fn system(&mut self, now: Stamp, line: &StreamLine<'_>) -> Vec<Effect> {
+    fn system(&mut self, now: Stamp, line: &Object<'_>) {
         match line.text("subtype").as_deref() {
             Some("init") => self.init(line),
             Some("session_state_changed") => {
                 self.says_state = true;
-                match line.text("state").as_deref() {
-                    Some("idle") => self.idle(),
-                    _ => Vec::new(),
+                if line.text("state").as_deref() == Some("idle") {
+                    self.idle();
                 }
             }
             // What it says of its size leaves out all that is not a message.
             Some("compact_boundary") => {
-                let ask = self.is_open.then(|| self.ask_measure());
-                [Effect::Heard(AgentEvent::Compacted)].into_iter().chain(ask).collect()
+                self.hear(AgentEvent::Compacted);
+                if self.is_open {
+                    self.ask_measure();
+                }
             }
             Some("api_retry") => {
                 let attempt = line.number("attempt").and_then(|number| number.try_into().ok());
@@ -241,113 +207,98 @@ impl Claude {
                     None => word.into_owned(),
                 };
                 let delay = line.number("retry_delay_ms").map(Duration::from_millis);
-                vec![Effect::Heard(AgentEvent::Retrying {
+                self.hear(AgentEvent::Retrying {
                     attempt: attempt.unwrap_or(1),
                     why: cut(&why, AGENT_DETAIL_CHARS_MAX),
-                    at: delay.map(|delay| outcome::later(now, delay)),
-                })]
+                    at: delay.map(|delay| stream::later(now, delay)),
+                });
             }
-            _ => Vec::new(),
+            _ => {}
         }
     }
 
     /// It says at the beginning of each turn what it is.
-    fn init(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
-        let mut effects = self.ready(line.text("session_id"), line.text("model"));
+    fn init(&mut self, line: &Object<'_>) {
+        self.ready(line.cut_text("session_id", AGENT_ID_CHARS_MAX), line);
         // Where its model or its account has no automatic mode, it would refuse even to edit.
         let fell_back = line.text("permissionMode").as_deref() == Some("default");
         if self.setup.permission == Permission::Auto && fell_back && self.is_open {
-            let mode = outgoing::mode(Permission::Edit);
-            effects.push(self.ask("set_permission_mode", &[("mode", mode.into())]));
+            self.ask("set_permission_mode", "mode", outgoing::mode(Permission::Edit).into());
         }
-        effects
     }
 
-    fn ready(&mut self, session: Option<Cow<'_, str>>, model: Option<Cow<'_, str>>) -> Vec<Effect> {
-        let owned = |text: Cow<'_, str>| cut(&text, AGENT_ID_CHARS_MAX);
-        let model = model.map(owned);
+    /// A prompt can be given, to a model that may be named here.
+    fn ready(&mut self, session: Option<String>, about: &Object<'_>) {
+        let model = about.cut_text("model", AGENT_ID_CHARS_MAX);
         self.meter.model.clone_from(&model);
-        if self.is_ready {
-            return Vec::new();
+        if !std::mem::replace(&mut self.is_ready, true) {
+            let session = session.or_else(|| Some(self.setup.id.clone()));
+            self.hear(AgentEvent::Ready { session, model });
         }
-        self.is_ready = true;
-        let session = session.map_or_else(|| self.setup.id.clone(), owned);
-        vec![Effect::Heard(AgentEvent::Ready { session: Some(session), model })]
     }
 
-    fn result(&mut self, now: Stamp, line: &StreamLine<'_>) -> Vec<Effect> {
-        let mut effects = all_heard(self.meter.settle(line.whole()));
-        let ClaudeTurn::Running { prompt, end } = &mut self.turn else { return effects };
+    fn result(&mut self, now: Stamp, line: &Object<'_>) {
+        self.effects.extend(self.meter.settle(line));
+        let Some(ClaudeTurn { prompt, end }) = &mut self.turn else { return };
         // One that it began by itself, on a task in the background, says nothing of our prompt, unless
         // that was heard in it, or answered before.
-        let is_ours = end.is_some() || line.get("origin").is_none() || line.answers(prompt);
+        let is_prompt = |id| json::read_text(id).as_deref() == Some(prompt);
+        let is_ours = end.is_some()
+            || line.raw("origin").is_none()
+            || line.elements("user_message_uuids").any(is_prompt);
         if !is_ours {
-            return effects;
+            return;
         }
         if *end != Some(TurnEnd::Interrupted) {
-            *end = Some(outcome::turn_end(line.whole(), &self.known, now));
+            *end = Some(outcome::turn_end(line, &self.known, now));
         }
         if !self.says_state {
-            effects.extend(self.idle());
+            self.idle();
         }
-        effects
     }
 
     /// The session does nothing more: the turn is over, if there was one and it had a result.
-    fn idle(&mut self) -> Vec<Effect> {
-        match &mut self.turn {
-            ClaudeTurn::Running { end, .. } => match end.take() {
-                Some(end) => self.turn_ended(end),
-                None => Vec::new(),
-            },
-            ClaudeTurn::None => Vec::new(),
+    fn idle(&mut self) {
+        if let Some(end) = self.turn.as_mut().and_then(|turn| turn.end.take()) {
+            self.turn_ended(end);
         }
     }
 
-    fn turn_ended(&mut self, end: TurnEnd) -> Vec<Effect> {
-        self.turn = ClaudeTurn::None;
+    fn turn_ended(&mut self, end: TurnEnd) {
+        self.turn = None;
         (self.known.trouble, self.known.is_interrupted) = (None, false);
-        let mut effects = self.tools_failed();
-        effects.push(Effect::Heard(AgentEvent::TurnEnded(end)));
-        effects
-    }
-
-    /// Tools whose end was not told: it will not be any more.
-    fn tools_failed(&mut self) -> Vec<Effect> {
-        let failed = |id| AgentEvent::ToolEnded { id, succeeded: false };
-        all_heard(self.tools.drain(..).map(failed).collect())
+        self.effects.extend(self.tools.fail_all());
+        self.hear(AgentEvent::TurnEnded(end));
     }
 
     /// An answer to something that we asked.
-    fn answer(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
-        let response = line.get("response").unwrap_or_default();
-        let request = line_fields::text(response, &["request_id"]).unwrap_or_default();
-        if !request.starts_with(MEASURE) {
-            return Vec::new();
+    fn answer(&mut self, line: &Object<'_>) {
+        let response = line.object("response");
+        if response.text("request_id").is_some_and(|id| id.starts_with(MEASURE)) {
+            // An error has no more in it than that this version cannot be asked.
+            let answer = response.object("response");
+            self.ready(None, &answer);
+            self.effects.extend(self.meter.measured(&answer));
         }
-        // An error has no more in it than that this version cannot be asked.
-        let answer = json::get(response, &["response"]).unwrap_or_default();
-        let mut effects = self.ready(None, line_fields::text(answer, &["model"]));
-        effects.extend(all_heard(self.meter.measured(answer)));
-        effects
     }
 
     /// It asks us. A run has no user to ask, and it must not wait for an answer.
-    fn asked(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
-        let request = line.get("request").unwrap_or_default();
-        let subtype = line_fields::text(request, &["subtype"]).unwrap_or_default();
-        match line.text("request_id") {
-            Some(id) if self.is_open && id.len() <= AGENT_ID_CHARS_MAX => {
-                vec![Effect::Write(outgoing::refuse(&id, &subtype))]
-            }
-            _ => Vec::new(),
+    fn asked(&mut self, line: &Object<'_>) {
+        let subtype = line.object("request").text("subtype").unwrap_or_default();
+        if let Some(id) = line.text("request_id")
+            && self.is_open
+            && id.len() <= AGENT_ID_CHARS_MAX
+        {
+            self.effects.push(outgoing::refuse(&id, &subtype));
         }
     }
 
-    fn ended(&mut self, exit: &Exit) -> Vec<Effect> {
+    fn ended(&mut self, exit: &Exit) {
         self.is_open = false;
-        let ClaudeTurn::Running { end, .. } = &mut self.turn else { return self.tools_failed() };
-        let end = end.take().unwrap_or_else(|| TurnEnd::Failed {
+        let Some(turn) = &mut self.turn else {
+            return self.effects.extend(self.tools.fail_all());
+        };
+        let end = turn.end.take().unwrap_or_else(|| TurnEnd::Failed {
             failure: TurnFailure::Other,
             why: match exit {
                 Exit::Code(code) => format!("it exited with code {code} in the middle of its turn"),
@@ -357,19 +308,19 @@ impl Claude {
                 Exit::Unknown => "it was gone in the middle of its turn".to_owned(),
             },
         });
-        self.turn_ended(end)
+        self.turn_ended(end);
     }
 
     /// Asks how full its context is, without counting tokens over the API.
-    fn ask_measure(&mut self) -> Effect {
-        self.ask(MEASURE, &[("detail", "summary".into())])
+    fn ask_measure(&mut self) {
+        self.ask(MEASURE, "detail", "summary".into());
     }
 
     /// Asks it something over the control channel; the id of the request tells what.
-    fn ask(&mut self, subtype: &str, further: &[(&str, serde_json::Value)]) -> Effect {
+    fn ask(&mut self, subtype: &str, key: &str, value: serde_json::Value) {
         self.sent += 1;
         let id = format!("{subtype}-{}", self.sent);
-        Effect::Write(outgoing::request(&id, subtype, further))
+        self.effects.push(outgoing::request(&id, subtype, key, &value));
     }
 
     /// An id for a message: that of the session, with a number at its end.
@@ -390,26 +341,53 @@ impl AgentSession for Claude {
         match input {
             Input::Started => {
                 self.is_open = true;
-                vec![self.ask_measure(), Effect::WakeAfter(CLAUDE_ANSWER_WAIT)]
+                self.ask_measure();
+                self.effects.push(Effect::WakeAfter(CLAUDE_ANSWER_WAIT));
             }
             Input::Line(bytes) => self.line(now, bytes),
-            Input::Told(told) => self.told(told),
+            Input::Told(told) if self.is_open => self.told(told),
             Input::Ended(exit) => self.ended(exit),
-            Input::Wakeup if self.is_open => self.ready(None, None),
+            Input::Wakeup if self.is_open => self.ready(None, &Object::default()),
             // It has no server.
-            Input::Wakeup | Input::Event(_) | Input::Answer { .. } | Input::Failed { .. } => {
-                Vec::new()
-            }
+            Input::Told(_)
+            | Input::Wakeup
+            | Input::Event(_)
+            | Input::Answer { .. }
+            | Input::Failed { .. } => {}
         }
+        std::mem::take(&mut self.effects)
     }
 }
 
 /// The question how full the context is.
 const MEASURE: &str = "get_context_usage";
 
-fn all_heard(heard: Vec<AgentEvent>) -> Vec<Effect> {
-    heard.into_iter().map(Effect::Heard).collect()
+/// Whether the agent itself said it, and not a subagent.
+fn is_of_agent(line: &Object<'_>) -> bool {
+    line.raw("parent_tool_use_id").is_none()
 }
+
+/// On what a tool is used: the member of its input that says most, in one line.
+fn detail(input: &Object<'_>) -> String {
+    let telling = TELLING.iter().find_map(|key| input.text(key).filter(|text| !text.is_empty()));
+    let line = telling.as_deref().and_then(|text| text.trim().lines().next());
+    cut(line.unwrap_or_default(), AGENT_DETAIL_CHARS_MAX)
+}
+
+/// From the most to the least telling.
+const TELLING: [&str; 11] = [
+    "command",
+    "file_path",
+    "notebook_path",
+    "pattern",
+    "path",
+    "url",
+    "query",
+    "description",
+    "subject",
+    "skill",
+    "prompt",
+];
 
 /// The begin and the end of a block, too.
 fn is_delta(bytes: &[u8]) -> bool {

@@ -8,9 +8,8 @@ mod claude;
 mod codex;
 mod command;
 mod opencode;
-mod redacted;
 pub mod servers;
-mod timestamp;
+mod stream;
 
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::servers::{ConfigFile, ProjectContext, ServerRules};
+use crate::audit::redact::KnownSecrets;
 use crate::limits::{AGENT_END_WAIT, AGENT_SERVER_END_WAIT};
 use crate::service::Exit;
 use crate::time::Stamp;
@@ -36,7 +36,8 @@ macro_rules! agents {
             /// All of them, in the order in which they are looked for.
             pub const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
 
-            const fn profile(self) -> &'static Profile {
+            /// Everything that differs between agents outside of their sessions.
+            pub const fn profile(self) -> &'static Profile {
                 match self {
                     $(Self::$kind => &$module::PROFILE,)+
                 }
@@ -53,34 +54,25 @@ agents! {
 }
 
 /// Everything that differs between agents outside of their sessions; the module of each agent has one.
-struct Profile {
+#[derive(Debug)]
+pub struct Profile {
     /// Its name on the command line.
-    name: &'static str,
+    pub name: &'static str,
     /// Whether it says what it costs.
-    tells_cost: bool,
+    pub tells_cost: bool,
     /// The variable whose settings ours are laid over.
-    settings_variable: Option<&'static str>,
+    pub settings_variable: Option<&'static str>,
     /// Makes the machine of a session; the second is a password that no other program knows.
     session: fn(Setup, String) -> Box<dyn AgentSession + Send>,
     /// Whether a line or an event is nothing but a piece of a text.
     is_delta: fn(&[u8]) -> bool,
-    servers: ServerRules,
+    pub(crate) servers: ServerRules,
 }
 
 impl AgentKind {
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         self.profile().name
-    }
-
-    /// Whether it says what it costs.
-    pub const fn tells_cost(self) -> bool {
-        self.profile().tells_cost
-    }
-
-    /// The variable whose settings ours are laid over.
-    pub const fn settings_variable(self) -> Option<&'static str> {
-        self.profile().settings_variable
     }
 
     /// The machine of a session that is to be started. A server of its own asks for the secret.
@@ -97,11 +89,13 @@ impl AgentKind {
 
     /// The files that it would read to find its own MCP servers, the weakest first.
     pub fn config_files(self, context: &ProjectContext<'_>) -> Vec<ConfigFile> {
-        self.server_rules().config_files(context)
-    }
-
-    pub(crate) const fn server_rules(self) -> &'static ServerRules {
-        &self.profile().servers
+        let mut files = (self.profile().servers.files)(context);
+        // In the user's own folder some are the same; then the last counts.
+        let mut seen = std::collections::BTreeSet::new();
+        files.reverse();
+        files.retain(|file| seen.insert(file.clone()));
+        files.reverse();
+        files
     }
 }
 
@@ -120,7 +114,7 @@ pub enum Permission {
 }
 
 /// A session that is to be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// The program and arguments that come before ours.
     pub program: Vec<String>,
@@ -331,6 +325,30 @@ pub enum AgentEvent {
     Strange(String),
 }
 
+impl AgentEvent {
+    /// The same, with a mark where a secret stood.
+    #[must_use]
+    pub fn without_secrets(mut self, secrets: &KnownSecrets) -> Self {
+        let text = match &mut self {
+            Self::Text(text) | Self::Strange(text) => text,
+            Self::ToolBegan { detail, .. } => detail,
+            Self::Retrying { why, .. } => why,
+            Self::TurnEnded(TurnEnd::Done(text) | TurnEnd::Failed { why: text, .. }) => text,
+            Self::Ready { .. }
+            | Self::Deaf
+            | Self::Context(_)
+            | Self::Spent(_)
+            | Self::ToolEnded { .. }
+            | Self::Compacted
+            | Self::TurnEnded(TurnEnd::Interrupted) => return self,
+        };
+        if let std::borrow::Cow::Owned(redacted) = secrets.redact(text) {
+            *text = redacted;
+        }
+        self
+    }
+}
+
 /// How full a context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextUse {
@@ -380,12 +398,17 @@ impl Spent {
             (Some(one), Some(other)) => Some(one + other),
             (one, other) => one.or(other),
         };
+        let guessed = self.guessed || other.guessed;
+        Self { dollars, guessed, ..self.with_tokens(other, u64::saturating_add) }
+    }
+
+    /// The same, with each count of tokens made of this one and the other.
+    fn with_tokens(self, other: Self, made: fn(u64, u64) -> u64) -> Self {
         Self {
-            input: self.input.saturating_add(other.input),
-            cached: self.cached.saturating_add(other.cached),
-            output: self.output.saturating_add(other.output),
-            dollars,
-            guessed: self.guessed || other.guessed,
+            input: made(self.input, other.input),
+            cached: made(self.cached, other.cached),
+            output: made(self.output, other.output),
+            ..self
         }
     }
 }
@@ -467,6 +490,24 @@ mod tests {
             let with_id = opencode.replacen('{', r#"{"id":"evt_1","#, 1);
             assert_eq!(is_delta(&with_id), kind == AgentKind::Opencode);
             assert!(!whole.into_iter().any(is_delta), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_an_agent_says_is_without_secrets() {
+        let secrets = KnownSecrets::of([("API_KEY", "open sesame")]);
+        let said = || "curl -H open sesame".to_owned();
+        let (id, name) = ("1".to_owned(), "Bash".to_owned());
+        for heard in [
+            AgentEvent::Text(said()),
+            AgentEvent::Strange(said()),
+            AgentEvent::ToolBegan { id, name, detail: said() },
+            AgentEvent::Retrying { attempt: 1, why: said(), at: None },
+            AgentEvent::TurnEnded(TurnEnd::Done(said())),
+            AgentEvent::TurnEnded(TurnEnd::Failed { failure: TurnFailure::Other, why: said() }),
+        ] {
+            let heard = format!("{:?}", heard.without_secrets(&secrets));
+            assert!(!heard.contains("sesame") && heard.contains("[redacted]"), "{heard}");
         }
     }
 }

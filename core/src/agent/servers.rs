@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::AgentServer;
 use crate::client_files::{FileSyntax, UserFolders};
 
 /// The project that an agent works in, and the user that it works for.
@@ -45,7 +46,7 @@ pub fn repository_of_worktree(git_file: &str) -> Option<&Path> {
 }
 
 /// The meaning of a file to its agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// Servers that an administrator has decided on; then there are no others.
     Managed,
@@ -59,14 +60,8 @@ pub enum Layer {
     Additions,
 }
 
-/// A file that an agent would read, if it is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigFile {
-    /// Its meaning to the agent.
-    pub layer: Layer,
-    /// Its path.
-    pub path: PathBuf,
-}
+/// A file that an agent would read, if it is there: its meaning to the agent, and its path.
+pub type ConfigFile = (Layer, PathBuf);
 
 /// A file that was read.
 #[derive(Clone, Debug)]
@@ -79,16 +74,15 @@ pub struct ConfigText {
     pub bytes: Vec<u8>,
 }
 
-pub(super) type Files = Vec<(Layer, PathBuf)>;
-
 /// Reads the servers out of parsed files.
 pub(crate) type ReadEntries =
     fn(&ProjectContext<'_>, Vec<(&ConfigText, Value)>) -> Result<Vec<ServerEntry>, String>;
 
 /// The rules of one agent for its own servers.
+#[derive(Debug)]
 pub(crate) struct ServerRules {
     /// The files that it reads, the weakest first.
-    pub(super) files: fn(&ProjectContext<'_>) -> Files,
+    pub(super) files: fn(&ProjectContext<'_>) -> Vec<ConfigFile>,
     pub(crate) syntax: FileSyntax,
     /// Flags of its command that change which servers there are.
     pub(crate) flags: &'static [&'static str],
@@ -109,17 +103,6 @@ pub(super) const NO_SERVERS: ServerRules = ServerRules {
     words: |_| None,
     rest: |_| Map::new(),
 };
-
-impl ServerRules {
-    /// The files that the agent would read, the weakest first.
-    pub(crate) fn config_files(&self, context: &ProjectContext<'_>) -> Vec<ConfigFile> {
-        let files = (self.files)(context).into_iter();
-        let all: Vec<ConfigFile> = files.map(|(layer, path)| ConfigFile { layer, path }).collect();
-        // In the user's own folder some are the same; then the last counts.
-        let is_last = |(at, file): &(usize, &ConfigFile)| !all[at + 1..].contains(file);
-        all.iter().enumerate().filter(is_last).map(|(_, file)| file.clone()).collect()
-    }
-}
 
 /// The entry of a server, as all files together have it.
 pub(crate) struct ServerEntry {
@@ -157,6 +140,15 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
             (_, value) => drop(into.insert(key, value)),
         }
     }
+}
+
+/// The entry of a server that has its program apart from its arguments.
+pub(super) fn split_entry(server: &AgentServer) -> Value {
+    let mut entry = server.rest.clone();
+    let program = server.command.first().map_or("", String::as_str);
+    entry.insert("command".to_owned(), program.into());
+    entry.insert("args".to_owned(), server.command.get(1..).unwrap_or_default().into());
+    Value::Object(entry)
 }
 
 /// The words of a command with a list of arguments.

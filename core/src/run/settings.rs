@@ -83,7 +83,7 @@ impl Settings {
         let phases: Vec<String> = phases.map(|phase| format!("`{}`", phase.name)).collect();
         let phases = (!phases.is_empty()).then(|| format!("`Cost limit` of {}", phases.join(", ")));
         let limits: Vec<String> = run.into_iter().chain(phases).collect();
-        (!limits.is_empty() && !agent.tells_cost()).then(|| {
+        (!limits.is_empty() && !agent.profile().tells_cost).then(|| {
             format!(
                 "{} does not tell what it costs: {} cannot be kept; use --max-tokens or `Token limit`",
                 agent.name(),

@@ -59,7 +59,7 @@ impl Sessions {
         prompt: String,
         processes: &mut Processes,
     ) -> Result<(), String> {
-        let settings = self.setup.kind.settings_variable().and_then(|name| {
+        let settings = self.setup.kind.profile().settings_variable.and_then(|name| {
             let own = self.env.iter().find(|(variable, _)| variable == name)?;
             own.1.to_str().map(str::to_owned)
         });

@@ -61,14 +61,14 @@ impl OwnServers {
             is_set: &|name| self.environment.variable(name).is_some_and(|value| !value.is_empty()),
         };
         let mut texts = Vec::new();
-        for source in self.kind.config_files(&context) {
-            let path = self.environment.shown(&source.path);
-            match ClientFile::named(source.path).read() {
-                Ok(text) => texts.push(ConfigText { layer: source.layer, path, bytes: text.bytes }),
+        for (layer, path) in self.kind.config_files(&context) {
+            let shown = self.environment.shown(&path);
+            match ClientFile::named(path).read() {
+                Ok(text) => texts.push(ConfigText { layer, path: shown, bytes: text.bytes }),
                 Err(ReadClientFileError::Missing { .. }) => {}
                 // What cannot be read can have turned a server off.
-                Err(_) if source.layer != Layer::Additions => {
-                    let note = Some(format!("`{}` cannot be read", harmless(&path)));
+                Err(_) if layer != Layer::Additions => {
+                    let note = Some(format!("`{}` cannot be read", harmless(&shown)));
                     return AgentServers { note, ..AgentServers::default() };
                 }
                 Err(_) => {}

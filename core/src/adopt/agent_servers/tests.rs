@@ -30,10 +30,10 @@ fn with_variables(
         is_set: &|name| value(name).is_some(),
     };
     let mut texts = Vec::new();
-    for source in agent.config_files(&place) {
-        let path = source.path.to_str().unwrap().to_owned();
+    for (layer, path) in agent.config_files(&place) {
+        let path = path.to_str().unwrap().to_owned();
         if let Some((_, text)) = files.iter().find(|(name, _)| *name == path) {
-            texts.push(ConfigText { layer: source.layer, path, bytes: text.as_bytes().to_vec() });
+            texts.push(ConfigText { layer, path, bytes: text.as_bytes().to_vec() });
         }
     }
     assert_eq!(texts.len(), files.len(), "each of the files is looked for");
@@ -300,7 +300,7 @@ fn flags_that_decide_which_servers_there_are_decide() {
     let place = ProjectContext { home: Some(home), is_set: &|_| false, ..place };
     for agent in AgentKind::ALL {
         let all = agent.config_files(&place);
-        let is_twice = |path: &PathBuf| all.iter().filter(|it| it.path == *path).count() > 1;
-        assert!(!all.iter().any(|source| is_twice(&source.path)), "{all:?}");
+        let is_twice = |path: &PathBuf| all.iter().filter(|it| it.1 == *path).count() > 1;
+        assert!(!all.iter().any(|source| is_twice(&source.1)), "{all:?}");
     }
 }

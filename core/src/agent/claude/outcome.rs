@@ -2,10 +2,8 @@
 //! and a failed one calls itself a success.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use super::line_fields::{self, number, text};
-use crate::agent::timestamp::in_seconds;
+use crate::agent::stream::{Object, at_second, told_time};
 use crate::agent::{TurnEnd, TurnFailure};
 use crate::limits::AGENT_TEXT_CHARS_MAX;
 use crate::mcp::json;
@@ -30,18 +28,15 @@ pub(super) struct RateLimit {
 }
 
 /// How the turn ended that has this result.
-pub(super) fn turn_end(result: &[u8], known: &Known, now: Stamp) -> TurnEnd {
-    let reason = text(result, &["terminal_reason"]).unwrap_or_default();
-    let subtype = text(result, &["subtype"]).unwrap_or_default();
+pub(super) fn turn_end(result: &Object<'_>, known: &Known, now: Stamp) -> TurnEnd {
+    let reason = result.text("terminal_reason").unwrap_or_default();
+    let subtype = result.text("subtype").unwrap_or_default();
     if matches!(&*reason, "aborted_streaming" | "aborted_tools") {
         return TurnEnd::Interrupted;
     }
-    let said = text(result, &["result"]).unwrap_or_default();
+    let said = result.text("result").unwrap_or_default();
     let is_bare = subtype.is_empty() && said.trim().is_empty();
-    if !line_fields::is_true(result, &["is_error"])
-        && matches!(&*subtype, "success" | "")
-        && !is_bare
-    {
+    if !result.is_true("is_error") && matches!(&*subtype, "success" | "") && !is_bare {
         return TurnEnd::Done(cut(&said, AGENT_TEXT_CHARS_MAX));
     }
     let word = if is_bare { "its result says nothing" } else { &*subtype };
@@ -67,9 +62,9 @@ pub(super) fn turn_end(result: &[u8], known: &Known, now: Stamp) -> TurnEnd {
 }
 
 /// Why the API of the model refused.
-fn refused(result: &[u8], trouble: Option<&str>, until: Option<Stamp>) -> TurnFailure {
-    let kind = text(result, &["api_error_type"]).unwrap_or_default();
-    match (number(result, &["api_error_status"]), &*kind, trouble) {
+fn refused(result: &Object<'_>, trouble: Option<&str>, until: Option<Stamp>) -> TurnFailure {
+    let kind = result.text("api_error_type").unwrap_or_default();
+    match (result.number("api_error_status"), &*kind, trouble) {
         (Some(429), _, _) | (_, "rate_limit_error", _) | (None, "", Some("rate_limit")) => {
             TurnFailure::Limited { until }
         }
@@ -84,19 +79,15 @@ fn refused(result: &[u8], trouble: Option<&str>, until: Option<Stamp>) -> TurnFa
     }
 }
 
-fn why(result: &[u8]) -> Option<Cow<'_, str>> {
-    let said = text(result, &["result"]).filter(|said| !said.trim().is_empty());
-    said.or_else(|| {
-        let errors = json::get(result, &["errors"])?;
-        let first = json::elements(errors)?.into_iter().next()?;
-        json::read_text(&errors[first])
-    })
+fn why<'a>(result: &Object<'a>) -> Option<Cow<'a, str>> {
+    let said = result.text("result").filter(|said| !said.trim().is_empty());
+    said.or_else(|| json::read_text(result.elements("errors").next()?))
 }
 
 /// The limit that was met; none where there is room.
-pub(super) fn limit_met(info: &[u8]) -> Option<RateLimit> {
-    let is_met = text(info, &["status"]).as_deref() == Some("rejected");
-    let until = number(info, &["resetsAt"]).map(|at| at_second(in_seconds(at)));
+pub(super) fn limit_met(info: &Object<'_>) -> Option<RateLimit> {
+    let is_met = info.text("status").as_deref() == Some("rejected");
+    let until = info.number("resetsAt").map(told_time);
     is_met.then_some(RateLimit { until })
 }
 
@@ -105,7 +96,7 @@ pub(super) fn limit_met(info: &[u8]) -> Option<RateLimit> {
 fn until_in(words: &str, now: Stamp) -> Option<Stamp> {
     let second = words.rsplit_once('|').and_then(|(_, number)| number.trim().parse().ok());
     if let Some(second) = second {
-        return Some(at_second(in_seconds(second)));
+        return Some(told_time(second));
     }
     let (_, clock) = words.split_once("resets ")?;
     let (clock, zone) = clock.split_once(" (")?;
@@ -126,16 +117,3 @@ fn until_in(words: &str, now: Stamp) -> Option<Stamp> {
 }
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
-
-/// The end of what a calendar with four digits for the year has room for: what is later was no time.
-const SECONDS_MAX: u64 = 253_402_300_799;
-
-fn at_second(second: u64) -> Stamp {
-    Stamp::since_unix_epoch(Duration::from_secs(second.min(SECONDS_MAX)))
-}
-
-/// The time this much later.
-pub(super) fn later(now: Stamp, by: Duration) -> Stamp {
-    let at = now.since(Stamp::default()).saturating_add(by);
-    Stamp::since_unix_epoch(at.min(Duration::from_secs(SECONDS_MAX)))
-}

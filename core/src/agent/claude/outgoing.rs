@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::{AgentServer, Permission, Setup, Speaks, Start};
+use crate::agent::servers::split_entry;
+use crate::agent::stream::write;
+use crate::agent::{Effect, Permission, Setup, Speaks, Start};
 
 /// How its process is started.
 pub(super) fn start(setup: &Setup) -> Start {
@@ -14,7 +16,10 @@ pub(super) fn start(setup: &Setup) -> Start {
     }
     // In a file, as every user can read a command line, and servers have secrets in their variables. Beside its own
     // servers and those of its plugins, and in front of those of the same name.
-    let file = (!setup.servers.is_empty()).then(|| servers(&setup.servers).into_bytes());
+    let file = (!setup.servers.is_empty()).then(|| {
+        let servers = setup.servers.iter().map(|server| (server.name.clone(), split_entry(server)));
+        json!({"mcpServers": servers.collect::<Map<_, _>>()}).to_string().into_bytes()
+    });
     if file.is_some() {
         argv.extend(["--mcp-config".to_owned(), setup.file.clone()]);
     }
@@ -57,23 +62,9 @@ pub(super) const fn mode(permission: Permission) -> &'static str {
     }
 }
 
-fn servers(servers: &[AgentServer]) -> String {
-    let all = servers.iter().map(|server| {
-        let (command, arguments) = match server.command.split_first() {
-            Some((command, arguments)) => (command.as_str(), arguments),
-            None => ("", &[][..]),
-        };
-        let mut entry = server.rest.clone();
-        entry.insert("command".to_owned(), json!(command));
-        entry.insert("args".to_owned(), json!(arguments));
-        (server.name.clone(), Value::Object(entry))
-    });
-    json!({"mcpServers": all.collect::<Map<_, _>>()}).to_string()
-}
-
 /// A message of the user.
-pub(super) fn user(text: &str, id: &str) -> Vec<u8> {
-    line(&json!({
+pub(super) fn user(text: &str, id: &str) -> Effect {
+    write(&json!({
         "type": "user",
         "message": {"role": "user", "content": text},
         "parent_tool_use_id": null,
@@ -82,16 +73,13 @@ pub(super) fn user(text: &str, id: &str) -> Vec<u8> {
 }
 
 /// A request of ours.
-pub(super) fn request(id: &str, subtype: &str, further: &[(&str, Value)]) -> Vec<u8> {
-    let mut request = json!({"subtype": subtype});
-    for (key, value) in further {
-        request[*key] = value.clone();
-    }
-    line(&json!({"type": "control_request", "request_id": id, "request": request}))
+pub(super) fn request(id: &str, subtype: &str, key: &str, value: &Value) -> Effect {
+    let request = json!({"subtype": subtype, key: value});
+    write(&json!({"type": "control_request", "request_id": id, "request": request}))
 }
 
 /// The answer to a request of its own.
-pub(super) fn refuse(id: &str, subtype: &str) -> Vec<u8> {
+pub(super) fn refuse(id: &str, subtype: &str) -> Effect {
     let response = match subtype {
         "can_use_tool" => json!({
             "subtype": "success",
@@ -100,14 +88,8 @@ pub(super) fn refuse(id: &str, subtype: &str) -> Vec<u8> {
         }),
         _ => json!({"subtype": "error", "request_id": id, "error": NOBODY}),
     };
-    line(&json!({"type": "control_response", "response": response}))
+    write(&json!({"type": "control_response", "response": response}))
 }
 
 const NOT_ALLOWED: &str = "This is not allowed in this run, and nobody is there to ask: find another way, or go on without it.";
 const NOBODY: &str = "nobody is there to answer this in an unattended run";
-
-fn line(value: &Value) -> Vec<u8> {
-    let mut line = value.to_string().into_bytes();
-    line.push(b'\n');
-    line
-}

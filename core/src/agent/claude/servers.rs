@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::agent::servers::{
-    ConfigText, Files, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first, split_words,
+    ConfigFile, ConfigText, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first,
+    split_words,
 };
 use crate::client_files::{CLAUDE_CODE, FileSyntax, project_files_of, user_files_of};
 use crate::text::harmless;
@@ -21,7 +22,7 @@ pub(super) const RULES: ServerRules = ServerRules {
 };
 
 /// Servers are read from each folder above, settings only from the one that it works in.
-fn files(context: &ProjectContext<'_>) -> Files {
+fn files(context: &ProjectContext<'_>) -> Vec<ConfigFile> {
     let mut files = Vec::new();
     for folder in ["/etc/claude-code", "/Library/Application Support/ClaudeCode"].map(Path::new) {
         files.push((Layer::Managed, folder.join("managed-mcp.json")));

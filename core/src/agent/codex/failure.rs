@@ -1,21 +1,11 @@
 //! Classifies the errors of Codex, and reads until when a limit holds. Never tries anything again.
 
-use std::time::Duration;
-
-use super::line_fields::Object;
-use crate::agent::TurnFailure;
-use crate::agent::timestamp::in_seconds;
+use crate::agent::stream::{Object, told_time};
+use crate::agent::{TurnEnd, TurnFailure};
 use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;
 use crate::text::cut;
 use crate::time::Stamp;
-
-/// An error, as a turn or an answer has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Error {
-    pub(super) failure: TurnFailure,
-    pub(super) why: String,
-}
 
 /// When the limits of the account that are reached end.
 #[derive(Debug, Default)]
@@ -27,7 +17,7 @@ pub(super) struct Limits {
 #[derive(Clone, Copy, Debug)]
 struct Window {
     is_full: bool,
-    resets_at: Option<u64>,
+    resets_at: Option<Stamp>,
 }
 
 impl Limits {
@@ -36,7 +26,7 @@ impl Limits {
         for (place, key) in [(&mut self.primary, "primary"), (&mut self.secondary, "secondary")] {
             let window = told.object(key);
             if let Some(used) = window.number("usedPercent") {
-                let resets_at = window.number("resetsAt").map(in_seconds);
+                let resets_at = window.number("resetsAt").map(told_time);
                 *place = Some(Window { is_full: used >= 100, resets_at });
             }
         }
@@ -46,42 +36,27 @@ impl Limits {
     fn until(&self, now: Stamp) -> Option<Stamp> {
         let windows = [self.primary, self.secondary].into_iter().flatten();
         let ends = windows.filter(|window| window.is_full).filter_map(|window| window.resets_at);
-        let until = Stamp::since_unix_epoch(Duration::from_secs(ends.max()?));
         // A time in the past or far from now is no time to wait for.
-        let wait = until.since(now);
-        (!wait.is_zero() && wait <= AGENT_LIMITED_MAX).then_some(until)
+        ends.max().filter(|until| *until > now && until.since(now) <= AGENT_LIMITED_MAX)
     }
 }
 
-/// Reads the error of a turn.
-pub(super) fn of_turn(error: &Object<'_>, limits: &Limits, now: Stamp) -> Error {
-    let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
-    let failure = match error.raw("codexErrorInfo") {
-        Some(info) => by_info(info, limits, now),
-        None => TurnFailure::Other,
+/// Reads the error of a turn, or one that answers a request of ours.
+pub(super) fn read(error: &Object<'_>, limits: &Limits, now: Stamp) -> TurnEnd {
+    let why = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
+    let data = error.object("data");
+    let info = error.raw("codexErrorInfo").or_else(|| data.raw("codexErrorInfo"));
+    let failure = match info.map_or(TurnFailure::Other, |info| by_info(info, limits, now)) {
+        // A provider that is not OpenAI's own says it in its words only, and Codex hands them on.
+        TurnFailure::Other if why.contains("context_length_exceeded") => TurnFailure::Overflow,
+        failure => failure,
     };
-    named(failure, message)
-}
-
-/// Reads the error that answers a request of ours.
-pub(super) fn of_answer(error: &Object<'_>, limits: &Limits, now: Stamp) -> Error {
-    let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
-    let failure = match error.object("data").raw("codexErrorInfo") {
-        Some(info) => by_info(info, limits, now),
-        None => TurnFailure::Other,
-    };
-    named(failure, message)
+    TurnEnd::Failed { failure, why }
 }
 
 /// An error that nothing but its words tell of.
-pub(super) fn other(why: &str) -> Error {
-    Error { failure: TurnFailure::Other, why: cut(why, AGENT_TEXT_CHARS_MAX) }
-}
-
-fn named(failure: TurnFailure, why: String) -> Error {
-    // A provider that is not OpenAI's own says it in its words only, and Codex hands them on.
-    let is_overflow = failure == TurnFailure::Other && why.contains("context_length_exceeded");
-    Error { failure: if is_overflow { TurnFailure::Overflow } else { failure }, why }
+pub(super) fn other(why: &str) -> TurnEnd {
+    TurnEnd::Failed { failure: TurnFailure::Other, why: cut(why, AGENT_TEXT_CHARS_MAX) }
 }
 
 /// The info is a name, or an object with a name and a status of HTTP.
@@ -118,12 +93,17 @@ pub(super) fn attempt(message: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn failure(info: &str) -> TurnFailure {
         let text = format!(r#"{{"message":"m","codexErrorInfo":{info}}}"#);
         let object = Object::read(text.as_bytes()).expect("an object");
-        of_turn(&object, &Limits::default(), Stamp::default()).failure
+        match read(&object, &Limits::default(), Stamp::default()) {
+            TurnEnd::Failed { failure, .. } => failure,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

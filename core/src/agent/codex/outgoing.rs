@@ -2,14 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::{AgentServer, Permission, Setup};
-
-/// A line of its stdin.
-pub(super) fn line(message: &Value) -> Vec<u8> {
-    let mut line = message.to_string().into_bytes();
-    line.push(b'\n');
-    line
-}
+use crate::agent::servers::split_entry;
+use crate::agent::{Permission, Setup};
 
 /// Says who we are.
 pub(super) fn initialize() -> Value {
@@ -41,38 +35,20 @@ pub(super) fn thread_start(setup: &Setup) -> Value {
         config.insert("sandbox_workspace_write".to_owned(), json!({ "network_access": true }));
     }
     if !setup.servers.is_empty() {
-        let servers = setup.servers.iter().map(|given| (given.name.clone(), server(given)));
+        // Laid over the user's own entries: which tools may be used, time limits and all else stay as they are.
+        let servers = setup.servers.iter().map(|given| (given.name.clone(), split_entry(given)));
         config.insert("mcp_servers".to_owned(), Value::Object(servers.collect()));
     }
-    let mut params = json!({
-        "approvalPolicy": "never",
-        "sandbox": sandbox(setup.permission),
-        "config": config,
-    });
+    let sandbox = match setup.permission {
+        Permission::Plan => "read-only",
+        Permission::Edit | Permission::Auto => "workspace-write",
+        Permission::Bypass => "danger-full-access",
+    };
+    let mut params = json!({ "approvalPolicy": "never", "sandbox": sandbox, "config": config });
     if let Some(model) = &setup.model {
         params["model"] = json!(model);
     }
     params
-}
-
-const fn sandbox(permission: Permission) -> &'static str {
-    match permission {
-        Permission::Plan => "read-only",
-        Permission::Edit | Permission::Auto => "workspace-write",
-        Permission::Bypass => "danger-full-access",
-    }
-}
-
-/// What is laid over the user's own entry: which tools may be used, time limits and all else stay as they are.
-fn server(given: &AgentServer) -> Value {
-    let (program, arguments) = given
-        .command
-        .split_first()
-        .map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
-    let mut server = given.rest.clone();
-    server.insert("command".to_owned(), json!(program));
-    server.insert("args".to_owned(), json!(arguments));
-    Value::Object(server)
 }
 
 /// Begins a turn; where one runs, it hears this at its next step.
@@ -95,7 +71,9 @@ fn input(text: &str) -> Value {
 }
 
 /// The answer to a request of Codex: a run has no user who could say yes, and Codex must not wait for one.
-pub(super) fn refusal(id: &str, method: &str) -> Vec<u8> {
+pub(super) fn refusal(id: &[u8], method: &str) -> Vec<u8> {
+    // The id goes back as it came, be it a number or a text.
+    let id = String::from_utf8_lossy(id);
     let result = match method {
         "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
             json!({ "decision": "decline" })
@@ -117,7 +95,6 @@ pub(super) fn refusal(id: &str, method: &str) -> Vec<u8> {
             return format!("{{\"id\":{id},\"error\":{error}}}\n").into_bytes();
         }
     };
-    // The id goes back as it came, be it a number or a text.
     format!("{{\"id\":{id},\"result\":{result}}}\n").into_bytes()
 }
 

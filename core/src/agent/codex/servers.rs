@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::agent::servers::{
-    ConfigText, Files, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first, is_enabled,
-    merged, split_words,
+    ConfigFile, ConfigText, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first,
+    is_enabled, merged, split_words,
 };
 use crate::client_files::{CODEX, FileSyntax, project_files_of, user_files_of};
 use crate::text::harmless;
@@ -22,7 +22,7 @@ pub(super) const RULES: ServerRules = ServerRules {
 };
 
 /// Of a project, the folders from the repository's root down are read.
-fn files(context: &ProjectContext<'_>) -> Files {
+fn files(context: &ProjectContext<'_>) -> Vec<ConfigFile> {
     let mut files = vec![(Layer::User, PathBuf::from("/etc/codex/config.toml"))];
     let own = user_files_of(CODEX, &context.user());
     files.extend(own.iter().map(|path| (Layer::User, path.clone())));

@@ -598,7 +598,7 @@ fn its_memory_has_a_bound() {
         ));
     }
     assert_eq!(world.codex.waiting.len(), AGENT_REQUESTS_MAX);
-    assert_eq!(world.codex.tools.len(), crate::limits::AGENT_TOOLS_MAX);
+    assert_eq!(world.codex.tools.0.len(), crate::limits::AGENT_TOOLS_MAX);
     let last = world.heard.iter().rfind(|heard| matches!(heard, AgentEvent::Spent(_)));
     assert_eq!(last, Some(&spent(10_000, 0, 5000)), "no count is lost");
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::line_fields::Object;
-use crate::agent::{AgentEvent, ContextUse, Spent};
+use crate::agent::stream::Object;
+use crate::agent::{AgentEvent, ContextUse, Effect, Spent};
 use crate::limits::AGENT_THREADS_MAX;
 
 /// What was told of use so far.
@@ -14,7 +14,7 @@ use crate::limits::AGENT_THREADS_MAX;
 pub(super) struct CodexUsage {
     threads: BTreeMap<String, Thread>,
     /// Of threads that are not remembered any more.
-    folded: Counts,
+    folded: Spent,
     context: Option<ContextUse>,
     spent: Option<Spent>,
 }
@@ -23,46 +23,34 @@ pub(super) struct CodexUsage {
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     /// What it had counted each time that it began anew.
-    earlier: Counts,
+    earlier: Spent,
     /// Where it stood before we listened: a thread that goes on from another may bring its count along.
-    base: Counts,
-    now: Counts,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    input: u64,
-    cached: u64,
-    output: u64,
+    base: Spent,
+    now: Spent,
 }
 
 impl CodexUsage {
     /// Takes in what Codex tells of a thread, and returns what is new of it.
-    pub(super) fn update(
-        &mut self,
-        thread: &str,
-        is_ours: bool,
-        told: &Object<'_>,
-    ) -> Vec<AgentEvent> {
+    pub(super) fn update(&mut self, thread: &str, is_ours: bool, told: &Object<'_>) -> Vec<Effect> {
         let (total, last) = (told.object("total"), told.object("last"));
         let mut heard = Vec::new();
         if is_ours && let Some(context) = context(&total, &last, told.number("modelContextWindow"))
         {
             if self.context != Some(context) {
-                heard.push(AgentEvent::Context(context));
+                heard.push(Effect::Heard(AgentEvent::Context(context)));
             }
             self.context = Some(context);
         }
-        self.count(thread, Counts::of(&total), Counts::of(&last));
-        let spent = self.sum();
+        self.count(thread, counts(&total), counts(&last));
+        let spent = self.threads.values().map(Thread::spent).fold(self.folded, Spent::plus);
         if self.spent != Some(spent) && spent != Spent::default() {
-            heard.push(AgentEvent::Spent(spent));
+            heard.push(Effect::Heard(AgentEvent::Spent(spent)));
             self.spent = Some(spent);
         }
         heard
     }
 
-    fn count(&mut self, thread: &str, total: Counts, last: Counts) {
+    fn count(&mut self, thread: &str, total: Spent, last: Spent) {
         if let Some(known) = self.threads.get_mut(thread) {
             return known.count(total);
         }
@@ -72,19 +60,17 @@ impl CodexUsage {
         {
             self.folded = self.folded.plus(oldest.spent());
         }
-        let new = Thread { earlier: Counts::default(), base: total.minus(last), now: total };
+        let new = Thread {
+            base: total.with_tokens(last, u64::saturating_sub),
+            now: total,
+            ..Thread::default()
+        };
         self.threads.insert(thread.to_owned(), new);
-    }
-
-    fn sum(&self) -> Spent {
-        let all = self.threads.values().map(Thread::spent).fold(self.folded, Counts::plus);
-        let Counts { input, cached, output } = all;
-        Spent { input, cached, output, ..Spent::default() }
     }
 }
 
 impl Thread {
-    fn count(&mut self, total: Counts) {
+    fn count(&mut self, total: Spent) {
         // After an overflow it begins anew; what was used is used.
         if total.input < self.now.input || total.output < self.now.output {
             *self = Self { earlier: self.spent(), ..Self::default() };
@@ -92,47 +78,26 @@ impl Thread {
         self.now = total;
     }
 
-    fn spent(&self) -> Counts {
-        self.earlier.plus(self.now.minus(self.base))
+    fn spent(&self) -> Spent {
+        self.earlier.plus(self.now.with_tokens(self.base, u64::saturating_sub))
     }
 }
 
-impl Counts {
-    fn of(told: &Object<'_>) -> Self {
-        let number = |key| told.number(key).unwrap_or_default();
-        Self {
-            input: number("inputTokens"),
-            cached: number("cachedInputTokens"),
-            output: number("outputTokens"),
-        }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            input: self.input.saturating_add(other.input),
-            cached: self.cached.saturating_add(other.cached),
-            output: self.output.saturating_add(other.output),
-        }
-    }
-
-    fn minus(self, other: Self) -> Self {
-        Self {
-            input: self.input.saturating_sub(other.input),
-            cached: self.cached.saturating_sub(other.cached),
-            output: self.output.saturating_sub(other.output),
-        }
-    }
+fn counts(told: &Object<'_>) -> Spent {
+    let [input, cached, output] = ["inputTokens", "cachedInputTokens", "outputTokens"]
+        .map(|key| told.number(key).unwrap_or_default());
+    Spent { input, cached, output, ..Spent::default() }
 }
 
 /// How full the context is after a call.
 fn context(total: &Object<'_>, last: &Object<'_>, window: Option<u64>) -> Option<ContextUse> {
     let mut used = last.number("totalTokens")?;
-    let counted = Counts::of(last) != Counts::default();
+    let counted = counts(last) != Spent::default();
     // What was asked did not fit. Codex then says that the total is the window, and that the last call was
     // and the rest is zero, mostly.
     if let Some(window) = window
         && !counted
-        && Counts::of(total) == Counts::default()
+        && counts(total) == Spent::default()
         && total.number("totalTokens").is_some_and(|total| total >= window)
     {
         used = window;

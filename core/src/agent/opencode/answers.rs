@@ -2,174 +2,136 @@
 
 use serde_json::{Value, json};
 
-use super::requests::OpencodeRequest;
 use super::usage::model_windows;
-use super::{Effects, Opencode, Phase, launch, strange};
+use super::{Opencode, OpencodeRequest, Phase, launch};
 use crate::agent::{Effect, RequestId};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_LOOKS_MAX, AGENT_SETTLE_WAIT};
 use crate::text::cut_to_line;
 
 impl Opencode {
     /// Takes in an answer, or why there is none.
-    pub(super) fn answer(
-        &mut self,
-        request: RequestId,
-        answer: Result<(u16, &[u8]), &str>,
-        effects: &mut Effects,
-    ) {
-        let Some(purpose) = self.requests.take(request) else { return };
+    pub(super) fn answer(&mut self, request: RequestId, answer: Result<(u16, &[u8]), &str>) {
+        let Some(purpose) = self.requests.remove(&request) else { return };
         let answer = match answer {
-            Ok((status, body)) if (200..300).contains(&status) => {
-                // The answer to a prompt is empty. What is no JSON is a page for people.
-                Ok(serde_json::from_slice(body).unwrap_or(Value::Null))
-            }
+            // The answer to a prompt is empty. What is no JSON is a page for people.
+            Ok((200..300, body)) => Ok(serde_json::from_slice(body).unwrap_or_default()),
             Ok((status, body)) => Err(format!("it answered {status}: {}", said(body))),
             Err(why) => Err(why.to_owned()),
         };
-        match purpose {
-            OpencodeRequest::Health => self.health(&answer.unwrap_or(Value::Null), effects),
-            OpencodeRequest::Windows => {
-                self.windows = Some(model_windows(&answer.unwrap_or(Value::Null)));
-                self.maybe_ready(effects);
+        match (purpose, answer) {
+            (OpencodeRequest::Health, answer) => self.health(&answer.unwrap_or_default()),
+            (OpencodeRequest::Windows, answer) => {
+                self.windows = Some(model_windows(&answer.unwrap_or_default()));
+                self.maybe_ready();
             }
-            OpencodeRequest::Session => self.opened(answer, effects),
-            OpencodeRequest::Prompt => {
-                if let Err(why) = answer {
-                    // It is unknown whether the prompt arrived: the agent must not work without a run.
-                    self.abort(effects);
-                    self.fail_turn(format!("it did not take the prompt: {why}"), effects);
+            (OpencodeRequest::Session, answer) => self.opened(answer),
+            (OpencodeRequest::Prompt, Err(why)) => {
+                // It is unknown whether the prompt arrived: the agent must not work without a run.
+                self.abort();
+                self.fail_turn(format!("it did not take the prompt: {why}"));
+            }
+            (OpencodeRequest::Steer, Err(why)) => {
+                self.strange(&format!("it did not take a word: {why}"));
+                if let Some(turn) = &mut self.turn {
+                    turn.unseen = turn.unseen.saturating_sub(1);
+                }
+                self.maybe_end();
+            }
+            (OpencodeRequest::Abort, Err(why)) => {
+                self.strange(&format!("it did not take an interrupt: {why}"));
+                // It is said where it was interrupted after all.
+                if let Some(turn) = &mut self.turn {
+                    (turn.interrupted, turn.given_up) = (false, false);
                 }
             }
-            OpencodeRequest::Steer => {
-                if let Err(why) = answer {
-                    effects.push(strange(&format!("it did not take a word: {why}")));
-                    if let Some(turn) = &mut self.turn {
-                        turn.unseen = turn.unseen.saturating_sub(1);
-                    }
-                    self.maybe_end(effects);
-                }
+            // From here on it is read what the server has, as if its events had been heard.
+            (OpencodeRequest::Messages, Ok(messages)) => self.messages(&messages),
+            (OpencodeRequest::Used, Ok(info)) => self.session_info(&info),
+            (OpencodeRequest::Subagents, Ok(infos)) => {
+                list(&infos).for_each(|info| self.session_info(info));
             }
-            OpencodeRequest::Abort => {
-                if let Err(why) = answer {
-                    effects.push(strange(&format!("it did not take an interrupt: {why}")));
-                    // It is said where it was interrupted after all.
-                    if let Some(turn) = &mut self.turn {
-                        (turn.interrupted, turn.given_up) = (false, false);
-                    }
-                }
+            (OpencodeRequest::Status, Ok(answer)) => self.states(&answer),
+            (OpencodeRequest::Permissions, Ok(waiting)) => {
+                list(&waiting).for_each(|request| self.decide(request));
             }
-            OpencodeRequest::Reply => {
-                if answer.is_err() {
-                    self.look_later(effects);
-                }
+            (OpencodeRequest::Questions, Ok(waiting)) => {
+                list(&waiting).for_each(|request| self.refuse(request));
             }
-            OpencodeRequest::Messages
-            | OpencodeRequest::Used
-            | OpencodeRequest::Subagents
-            | OpencodeRequest::Status => match answer {
-                Ok(answer) => self.read(purpose, &answer, effects),
-                Err(_) => self.look_later(effects),
-            },
-            OpencodeRequest::Permissions | OpencodeRequest::Questions => {
-                let waiting = answer.unwrap_or(Value::Null);
-                for request in waiting.as_array().into_iter().flatten() {
-                    match purpose {
-                        OpencodeRequest::Permissions => self.decide(request, effects),
-                        _ => self.refuse(request, effects),
-                    }
-                }
-            }
+            (_, Ok(_)) | (OpencodeRequest::Permissions | OpencodeRequest::Questions, Err(_)) => {}
+            (_, Err(_)) => self.look_later(),
         }
     }
 
     /// Each path that it does not know is answered with a page and 200: only its own words count.
-    fn health(&mut self, answer: &Value, effects: &mut Effects) {
+    fn health(&mut self, answer: &Value) {
         let Phase::Polling { since, .. } = self.phase else { return };
         if answer["healthy"] != Value::Bool(true) {
             return;
         }
         self.phase = Phase::Opening { since };
-        self.listen(0, effects);
-        effects.push(self.requests.get(OpencodeRequest::Windows, "/config/providers"));
-        let body = launch::session(&self.setup);
-        effects.push(self.requests.post(OpencodeRequest::Session, "/session".to_owned(), &body));
-        self.woken(effects);
+        self.listen(0);
+        self.get(OpencodeRequest::Windows, "/config/providers");
+        self.post(OpencodeRequest::Session, "/session", &launch::session(&self.setup));
+        self.woken();
     }
 
-    fn opened(&mut self, answer: Result<Value, String>, effects: &mut Effects) {
+    fn opened(&mut self, answer: Result<Value, String>) {
         if !matches!(self.phase, Phase::Opening { .. }) {
             return;
         }
-        let id = answer.and_then(|answer| match answer["id"].as_str() {
-            Some(id) if is_name(id) => Ok(id.to_owned()),
-            _ => Err("its answer has no id".to_owned()),
+        let id = answer.and_then(|answer| match id_of(&answer) {
+            Some(id) => Ok(id.to_owned()),
+            None => Err("its answer has no id".to_owned()),
         });
         match id {
             Ok(id) => {
                 self.ledger.admit(&id);
                 self.session = Some(id);
-                self.maybe_ready(effects);
+                self.maybe_ready();
             }
-            Err(why) => self.give_up(format!("it opened no session: {why}"), effects),
+            Err(why) => self.give_up(format!("it opened no session: {why}")),
         }
     }
 
-    /// Takes in what the server has, as if its events had been heard.
-    fn read(&mut self, purpose: OpencodeRequest, answer: &Value, effects: &mut Effects) {
+    fn messages(&mut self, messages: &Value) {
+        for message in list(messages) {
+            self.message(&message["info"]);
+            list(&message["parts"]).for_each(|part| self.part(part));
+        }
         let Some(session) = self.session.clone() else { return };
-        match purpose {
-            OpencodeRequest::Messages => {
-                for message in answer.as_array().into_iter().flatten() {
-                    self.message(&message["info"], effects);
-                    for part in message["parts"].as_array().into_iter().flatten() {
-                        self.part(part, effects);
-                    }
-                }
-                // Only now: what these say includes the messages.
-                effects
-                    .push(self.requests.get(OpencodeRequest::Used, &format!("/session/{session}")));
-                effects.push(
-                    self.requests
-                        .get(OpencodeRequest::Subagents, &format!("/session/{session}/children")),
-                );
-                effects.push(self.requests.get(OpencodeRequest::Permissions, "/permission"));
-                effects.push(self.requests.get(OpencodeRequest::Questions, "/question"));
-                effects.push(self.requests.get(OpencodeRequest::Status, "/session/status"));
-            }
-            OpencodeRequest::Used => self.session_info(answer, effects),
-            OpencodeRequest::Subagents => {
-                for info in answer.as_array().into_iter().flatten() {
-                    self.session_info(info, effects);
-                }
-            }
-            // A session that is not in the list is idle.
-            _ => match answer.get(&session) {
-                Some(status) => self.status(&session, status, effects),
-                None => self.found_idle(effects),
-            },
-        }
+        // Only now: what these say includes the messages.
+        self.get(OpencodeRequest::Used, &format!("/session/{session}"));
+        self.get(OpencodeRequest::Subagents, &format!("/session/{session}/children"));
+        self.get(OpencodeRequest::Permissions, "/permission");
+        self.get(OpencodeRequest::Questions, "/question");
+        self.get(OpencodeRequest::Status, "/session/status");
     }
 
-    /// The session is idle, and its messages were read before: there is nothing that the turn could wait for, unless
-    /// something that was sent has not come to it yet.
-    fn found_idle(&mut self, effects: &mut Effects) {
-        let sending = self.requests.is_open(OpencodeRequest::Prompt)
-            || self.requests.is_open(OpencodeRequest::Steer);
+    /// Takes in which sessions work: one that is not in the list is idle.
+    fn states(&mut self, states: &Value) {
+        let Some(session) = self.session.clone() else { return };
+        if let Some(status) = states.get(&session) {
+            return self.status(&session, status);
+        }
+        // Its messages were read before: there is nothing that the turn could wait for, unless something that was
+        // sent has not come to it yet.
+        let sending =
+            self.is_asked(OpencodeRequest::Prompt) || self.is_asked(OpencodeRequest::Steer);
         let Some(turn) = &mut self.turn else { return };
         turn.idle = true;
         turn.looks = turn.looks.saturating_add(1);
         let waits = turn.unseen > 0 && (sending || turn.looks < AGENT_LOOKS_MAX);
         // After a gap the first look comes with the events: the second finds what came in between.
         if turn.is_over() || !(waits || turn.looks < 2) {
-            self.end_turn(effects);
+            self.end_turn();
         } else {
-            effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
+            self.effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
         }
     }
 
     /// Answers something that opencode asks before it uses a tool.
-    pub(super) fn decide(&mut self, request: &Value, effects: &mut Effects) {
-        let Some(id) = request["id"].as_str().filter(|id| is_name(id)) else { return };
+    pub(super) fn decide(&mut self, request: &Value) {
+        let Some(id) = id_of(request) else { return };
         let asked = request["permission"].as_str().unwrap_or_default();
         let body = match launch::allows(self.setup.permission, asked) {
             true => json!({"reply": "once"}),
@@ -179,29 +141,25 @@ impl Opencode {
                 "message": "This is not allowed here, and there is nobody to ask. Go on without it.",
             }),
         };
-        effects.push(self.requests.post(
-            OpencodeRequest::Reply,
-            format!("/permission/{id}/reply"),
-            &body,
-        ));
+        self.post(OpencodeRequest::Reply, &format!("/permission/{id}/reply"), &body);
     }
 
     /// Refuses a question of the agent: a run has no user to answer.
-    pub(super) fn refuse(&mut self, request: &Value, effects: &mut Effects) {
-        if let Some(id) = request["id"].as_str().filter(|id| is_name(id)) {
-            effects.push(self.requests.post(
-                OpencodeRequest::Reply,
-                format!("/question/{id}/reject"),
-                &json!({}),
-            ));
+    pub(super) fn refuse(&mut self, request: &Value) {
+        if let Some(id) = id_of(request) {
+            self.post(OpencodeRequest::Reply, &format!("/question/{id}/reject"), &json!({}));
         }
     }
 }
 
-/// Whether this is an id, which can stand in a path as it is.
-fn is_name(id: &str) -> bool {
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The id of something, which can stand in a path as it is.
+fn id_of(value: &Value) -> Option<&str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=128).contains(&id.len()) && id.bytes().all(fits)
+    value["id"].as_str().filter(|id| (1..=128).contains(&id.len()) && id.bytes().all(fits))
 }
 
 /// What the body of an error says.

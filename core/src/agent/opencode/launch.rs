@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::agent::{AgentServer, Permission, Setup, Speaks, Start};
+use crate::base64;
 
 /// The variable with settings that come after all files.
 pub(super) const SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
@@ -20,7 +21,7 @@ pub(super) fn start(setup: &Setup, secret: &str) -> Start {
         ("OPENCODE_SERVER_USERNAME", USER.to_owned()),
         ("OPENCODE_SERVER_PASSWORD", secret.to_owned()),
     ];
-    let authorization = format!("Basic {}", base64(format!("{USER}:{secret}").as_bytes()));
+    let authorization = format!("Basic {}", base64::encode(format!("{USER}:{secret}").as_bytes()));
     Start {
         argv: setup.program.iter().cloned().chain(ours).collect(),
         env: env.map(|(name, value)| (name.to_owned(), value)).into(),
@@ -121,39 +122,4 @@ fn local(server: &AgentServer) -> Value {
     entry.insert("type".to_owned(), json!("local"));
     entry.insert("command".to_owned(), json!(server.command));
     Value::Object(entry)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let value = (bits >> (18 - 6 * digit) & 63) as usize;
-            text.push(if digit <= three.len() { char::from(DIGITS[value]) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_rfc_4648() {
-        for (text, encoded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-            ("?>~\u{ff}", "Pz5+w78="),
-        ] {
-            assert_eq!(base64(text.as_bytes()), encoded);
-        }
-    }
 }

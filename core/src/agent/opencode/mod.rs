@@ -13,31 +13,26 @@
 mod answers;
 mod events;
 mod launch;
-mod parts;
-mod requests;
 mod servers;
 #[cfg(test)]
 mod tests;
-mod turn_end;
 mod usage;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use self::parts::MessageParts;
-use self::requests::{OpencodeRequest, Requests};
-use self::turn_end::OpencodeTurn;
 use self::usage::Ledger;
+use super::stream::{RunningTools, SeenIds};
 use super::{
-    AgentEvent, AgentSession, ContextUse, Effect, Input, Instruction, Profile, Setup, Start,
-    TurnEnd, TurnFailure,
+    AgentEvent, AgentSession, ContextUse, Effect, Input, Instruction, Profile, RequestId, Setup,
+    Start, TurnEnd, TurnFailure,
 };
 use crate::backoff::ExponentialWait;
 use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_HEALTH_WAIT, AGENT_LISTEN_DELAY_MAX, AGENT_READY_POLL,
-    AGENT_READY_WAIT, AGENT_REREAD_MESSAGES_MAX, AGENT_SETTLE_WAIT,
+    AGENT_READY_WAIT, AGENT_REQUESTS_MAX, AGENT_REREAD_MESSAGES_MAX, AGENT_SETTLE_WAIT,
 };
 use crate::text::cut;
 use crate::time::Stamp;
@@ -46,20 +41,25 @@ pub(super) const PROFILE: Profile = Profile {
     name: "opencode",
     tells_cost: true,
     settings_variable: Some(launch::SETTINGS),
-    session: |setup, secret| Box::new(Opencode::new(setup).with_secret(secret)),
+    session: |setup, secret| Box::new(Opencode::new(setup, secret)),
     is_delta: |bytes| after_id(bytes).starts_with(br#""type":"message.part.delta""#),
     servers: servers::RULES,
 };
 
 /// A session of opencode.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Opencode {
     setup: Setup,
+    /// The password of its server. A program that has it can drive the agent.
     secret: String,
     now: Stamp,
+    /// What is to be done about the input that is dealt with.
+    effects: Vec<Effect>,
     phase: Phase,
     stream: EventStream,
-    requests: Requests,
+    /// Requests without an answer; of too many the oldest is forgotten.
+    requests: BTreeMap<RequestId, OpencodeRequest>,
+    requests_made: u64,
     /// The id of our session, once there is one.
     session: Option<String>,
     /// What was to be said before the session was there.
@@ -72,7 +72,9 @@ pub(super) struct Opencode {
     model: Option<String>,
     context: Option<ContextUse>,
     ledger: Ledger,
-    parts: MessageParts,
+    /// Parts of messages that were dealt with.
+    parts: SeenIds,
+    tools: RunningTools,
     /// The newest message of the user. Ids grow with time.
     newest_asked: String,
     /// The message in which opencode puts its context together.
@@ -82,8 +84,9 @@ pub(super) struct Opencode {
 }
 
 /// How far the server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Waiting,
     /// Since when, and when it was asked last.
     Polling {
@@ -98,70 +101,130 @@ enum Phase {
 }
 
 /// The stream of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EventStream {
+    #[default]
     Silent,
-    Asked { failures: u32 },
+    Asked {
+        failures: u32,
+    },
     Open,
-    Lost { failures: u32 },
+    Lost {
+        failures: u32,
+    },
 }
 
-type Effects = Vec<Effect>;
+/// The purpose of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpencodeRequest {
+    Health,
+    Windows,
+    Session,
+    Prompt,
+    Steer,
+    Abort,
+    /// Yes or no to a question of opencode.
+    Reply,
+    /// The newest messages, then what the session and its subagents have used, and whether it works.
+    Messages,
+    Used,
+    Subagents,
+    Status,
+    /// The questions that opencode waits for an answer to.
+    Permissions,
+    Questions,
+}
+
+/// A turn that runs.
+///
+/// opencode says that a session is idle when it was interrupted or has failed, and says so again when the step has
+/// really ended: the second may come when the next prompt is on its way. So a turn is over when the session is idle
+/// **and** the newest message of the user has an answer that is complete.
+#[derive(Debug, Default)]
+struct OpencodeTurn {
+    /// Messages that were sent, and are not among those of the session yet.
+    unseen: u32,
+    /// The newest answer to the newest message of the user: its id, and whether it is complete.
+    answer: Option<(String, bool)>,
+    /// Whether the session was said to be idle.
+    idle: bool,
+    /// How often we looked while it was idle.
+    looks: u32,
+    /// Whether afresh or another client interrupted it.
+    interrupted: bool,
+    /// What failed, unless something succeeded later.
+    failure: Option<(TurnFailure, String)>,
+    /// Overflows since the last step that succeeded.
+    overflows: u32,
+    /// Whether it was ended as it overflowed again and again.
+    given_up: bool,
+    /// What was said last.
+    text: String,
+}
+
+impl OpencodeTurn {
+    /// Whether all that was asked has been dealt with.
+    fn is_over(&self) -> bool {
+        self.idle && self.unseen == 0 && matches!(self.answer, Some((_, true)))
+    }
+}
 
 impl Opencode {
-    /// A session that has not been started. Its server wants the id of the setup as its password, unless it gets
-    /// [another](Self::with_secret).
-    pub(super) fn new(setup: Setup) -> Self {
-        Self {
-            secret: setup.id.clone(),
-            model: setup.model.clone(),
-            setup,
-            now: Stamp::default(),
-            phase: Phase::Waiting,
-            stream: EventStream::Silent,
-            requests: Requests::default(),
-            session: None,
-            early: None,
-            turn: None,
-            unsure: false,
-            windows: None,
-            context: None,
-            ledger: Ledger::default(),
-            parts: MessageParts::default(),
-            newest_asked: String::new(),
-            summary: None,
-            retry: None,
-        }
+    /// A session that has not been started.
+    pub(super) fn new(setup: Setup, secret: String) -> Self {
+        Self { model: setup.model.clone(), setup, secret, ..Self::default() }
     }
 
-    /// The same, with a server that wants this password. A program that has it can drive the agent.
-    #[must_use]
-    pub(super) fn with_secret(mut self, secret: String) -> Self {
-        self.secret = secret;
-        self
+    fn hear(&mut self, event: AgentEvent) {
+        self.effects.push(Effect::Heard(event));
     }
 
-    fn started(&mut self, effects: &mut Effects) {
-        if self.phase == Phase::Waiting {
-            self.poll(self.now, None, effects);
+    fn strange(&mut self, text: &str) {
+        self.hear(AgentEvent::Strange(cut(text, AGENT_DETAIL_CHARS_MAX)));
+    }
+
+    fn get(&mut self, purpose: OpencodeRequest, path: &str) {
+        self.request(purpose, "GET", path, Vec::new());
+    }
+
+    fn post(&mut self, purpose: OpencodeRequest, path: &str, body: &Value) {
+        self.request(purpose, "POST", path, body.to_string().into_bytes());
+    }
+
+    fn request(
+        &mut self,
+        purpose: OpencodeRequest,
+        method: &'static str,
+        path: &str,
+        body: Vec<u8>,
+    ) {
+        let request = RequestId(self.requests_made);
+        self.requests_made += 1;
+        if self.requests.len() >= AGENT_REQUESTS_MAX {
+            self.requests.pop_first();
         }
+        self.requests.insert(request, purpose);
+        self.effects.push(Effect::Request { request, method, path: path.to_owned(), body });
+    }
+
+    fn is_asked(&self, purpose: OpencodeRequest) -> bool {
+        self.requests.values().any(|open| *open == purpose)
     }
 
     /// Asks whether the server is there, unless it was asked just now and thinks about it.
-    fn poll(&mut self, since: Stamp, asked: Option<Stamp>, effects: &mut Effects) {
-        let waits = |asked: &Stamp| self.now.since(*asked) < AGENT_HEALTH_WAIT;
-        let asked = asked
-            .filter(waits)
-            .filter(|_| self.requests.is_open(OpencodeRequest::Health))
-            .unwrap_or_else(|| {
-                effects.push(self.requests.get(OpencodeRequest::Health, "/global/health"));
-                self.now
-            });
+    fn poll(&mut self, since: Stamp, asked: Option<Stamp>) {
+        let waits = |asked: &Stamp| {
+            self.now.since(*asked) < AGENT_HEALTH_WAIT && self.is_asked(OpencodeRequest::Health)
+        };
+        let asked = asked.filter(waits).unwrap_or_else(|| {
+            self.get(OpencodeRequest::Health, "/global/health");
+            self.now
+        });
         self.phase = Phase::Polling { since, asked };
-        effects.push(Effect::WakeAfter(AGENT_READY_POLL));
+        self.effects.push(Effect::WakeAfter(AGENT_READY_POLL));
     }
 
-    fn woken(&mut self, effects: &mut Effects) {
+    fn woken(&mut self) {
         if self.phase == Phase::Over {
             return;
         }
@@ -169,38 +232,41 @@ impl Opencode {
             let left = AGENT_READY_WAIT.saturating_sub(self.now.since(since));
             if left.is_zero() {
                 let seconds = AGENT_READY_WAIT.as_secs();
-                return self
-                    .give_up(format!("its server was not ready within {seconds}s"), effects);
+                return self.give_up(format!("its server was not ready within {seconds}s"));
             }
             if let Phase::Polling { since, asked } = self.phase {
-                return self.poll(since, Some(asked), effects);
+                return self.poll(since, Some(asked));
             }
-            effects.push(Effect::WakeAfter(left));
+            self.effects.push(Effect::WakeAfter(left));
         }
         if let EventStream::Lost { failures } = self.stream {
-            self.listen(failures, effects);
+            self.listen(failures);
         }
         if self.unsure || self.turn.as_ref().is_some_and(|turn| turn.idle) {
-            self.look(effects);
+            self.look();
         }
     }
 
-    fn told(&mut self, told: &Instruction, effects: &mut Effects) {
+    fn told(&mut self, told: &Instruction) {
         match told {
-            Instruction::Prompt(text) | Instruction::Steer(text) => self.say(text, effects),
+            Instruction::Prompt(text) | Instruction::Steer(text) => self.say(text),
             Instruction::Interrupt | Instruction::End => {
                 self.early = None;
-                self.interrupt(effects);
+                if let Some(turn) = &mut self.turn {
+                    turn.interrupted = true;
+                    self.abort();
+                }
             }
             // It says so after each call of its model; before the first there is nothing to ask for.
             Instruction::Measure => {
-                effects.extend(self.context.map(|now| Effect::Heard(AgentEvent::Context(now))))
+                let context = self.context.map(|now| Effect::Heard(AgentEvent::Context(now)));
+                self.effects.extend(context);
             }
         }
     }
 
     /// Says something: a prompt between turns, else a word that is heard at the next step.
-    fn say(&mut self, text: &str, effects: &mut Effects) {
+    fn say(&mut self, text: &str) {
         if self.phase == Phase::Over {
             return;
         }
@@ -210,40 +276,29 @@ impl Opencode {
         };
         let path = format!("/session/{session}/prompt_async");
         let body = launch::message(&self.setup, text);
-        let purpose = match &mut self.turn {
-            Some(turn) => {
-                turn.unseen = turn.unseen.saturating_add(1);
-                OpencodeRequest::Steer
-            }
-            None => {
-                self.turn = Some(OpencodeTurn::new());
-                OpencodeRequest::Prompt
-            }
+        let purpose = match &self.turn {
+            Some(_) => OpencodeRequest::Steer,
+            None => OpencodeRequest::Prompt,
         };
-        effects.push(self.requests.post(purpose, path, &body));
+        let turn = self.turn.get_or_insert_default();
+        turn.unseen = turn.unseen.saturating_add(1);
+        self.post(purpose, &path, &body);
     }
 
-    fn interrupt(&mut self, effects: &mut Effects) {
-        if let Some(turn) = &mut self.turn {
-            turn.interrupted = true;
-            self.abort(effects);
-        }
-    }
-
-    fn abort(&mut self, effects: &mut Effects) {
+    fn abort(&mut self) {
         if let Some(session) = &self.session {
             let path = format!("/session/{session}/abort");
-            effects.push(self.requests.post(OpencodeRequest::Abort, path, &json!({})));
+            self.post(OpencodeRequest::Abort, &path, &json!({}));
         }
     }
 
     /// Listens to the events. They come without a past.
-    fn listen(&mut self, failures: u32, effects: &mut Effects) {
+    fn listen(&mut self, failures: u32) {
         self.stream = EventStream::Asked { failures };
-        effects.push(Effect::Listen { path: "/event".to_owned() });
+        self.effects.push(Effect::Listen { path: "/event".to_owned() });
     }
 
-    fn stream_lost(&mut self, effects: &mut Effects) {
+    fn stream_lost(&mut self) {
         let failures = match self.stream {
             EventStream::Asked { failures } | EventStream::Lost { failures } => {
                 failures.saturating_add(1)
@@ -253,94 +308,87 @@ impl Opencode {
         if matches!(self.phase, Phase::Opening { .. } | Phase::Ready) {
             self.stream = EventStream::Lost { failures };
             let waits = ExponentialWait::doubling(AGENT_READY_POLL, AGENT_LISTEN_DELAY_MAX);
-            effects.push(Effect::WakeAfter(waits.after(failures)));
+            self.effects.push(Effect::WakeAfter(waits.after(failures)));
         }
-    }
-
-    /// The stream is open. What happened before it was is read, unless there is no session yet.
-    fn connected(&mut self, effects: &mut Effects) {
-        self.stream = EventStream::Open;
-        if self.phase == Phase::Ready {
-            self.look(effects);
-        }
-        self.maybe_ready(effects);
     }
 
     /// Reads the state of the server, as events were missed or say too little. The rest follows the messages.
-    fn look(&mut self, effects: &mut Effects) {
-        let (Phase::Ready, EventStream::Open, Some(session)) =
+    fn look(&mut self) {
+        if let (Phase::Ready, EventStream::Open, Some(session)) =
             (self.phase, self.stream, &self.session)
-        else {
-            return;
-        };
-        self.unsure = false;
-        if !self.requests.is_open(OpencodeRequest::Messages) {
-            let path = format!("/session/{session}/message?limit={AGENT_REREAD_MESSAGES_MAX}");
-            effects.push(self.requests.get(OpencodeRequest::Messages, &path));
+        {
+            self.unsure = false;
+            if !self.is_asked(OpencodeRequest::Messages) {
+                let path = format!("/session/{session}/message?limit={AGENT_REREAD_MESSAGES_MAX}");
+                self.get(OpencodeRequest::Messages, &path);
+            }
         }
     }
 
-    fn look_later(&mut self, effects: &mut Effects) {
+    fn look_later(&mut self) {
         self.unsure = true;
-        effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
+        self.effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
     }
 
-    fn maybe_ready(&mut self, effects: &mut Effects) {
-        let opening = matches!(self.phase, Phase::Opening { .. });
-        if !opening || self.stream != EventStream::Open || self.windows.is_none() {
-            return;
-        }
-        let Some(session) = self.session.clone() else { return };
-        self.phase = Phase::Ready;
-        let model = self.setup.model.clone();
-        effects.push(Effect::Heard(AgentEvent::Ready { session: Some(session), model }));
-        if let Some(text) = self.early.take() {
-            self.say(&text, effects);
+    fn maybe_ready(&mut self) {
+        if let (Phase::Opening { .. }, EventStream::Open, Some(_), Some(session)) =
+            (self.phase, self.stream, &self.windows, &self.session)
+        {
+            let (session, model) = (Some(session.clone()), self.setup.model.clone());
+            self.phase = Phase::Ready;
+            self.hear(AgentEvent::Ready { session, model });
+            if let Some(text) = self.early.take() {
+                self.say(&text);
+            }
         }
     }
 
     /// Ends the turn, if it is over.
-    fn maybe_end(&mut self, effects: &mut Effects) {
+    fn maybe_end(&mut self) {
         let Some(turn) = &self.turn else { return };
         if turn.is_over() {
-            self.end_turn(effects);
+            self.end_turn();
         } else if turn.idle {
-            effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
+            self.effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
         }
     }
 
-    fn end_turn(&mut self, effects: &mut Effects) {
+    fn end_turn(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        effects.extend(self.parts.end_tools());
-        effects.push(Effect::Heard(AgentEvent::TurnEnded(turn.end())));
+        // No event ends the tools that were cut off with their turn.
+        self.effects.extend(self.tools.fail_all());
+        self.hear(AgentEvent::TurnEnded(match turn.failure {
+            Some((failure, why)) if turn.given_up || !turn.interrupted => {
+                TurnEnd::Failed { failure, why }
+            }
+            _ if turn.interrupted => TurnEnd::Interrupted,
+            _ => TurnEnd::Done(turn.text),
+        }));
     }
 
-    fn fail_turn(&mut self, why: String, effects: &mut Effects) {
+    fn fail_turn(&mut self, why: String) {
         if let Some(turn) = &mut self.turn {
             turn.given_up = true;
             turn.failure = Some((TurnFailure::Other, why));
-            self.end_turn(effects);
+            self.end_turn();
         }
     }
 
     /// There will be no session.
-    fn give_up(&mut self, why: String, effects: &mut Effects) {
+    fn give_up(&mut self, why: String) {
         self.phase = Phase::Over;
         self.stream = EventStream::Silent;
-        let failed = TurnEnd::Failed { failure: TurnFailure::Other, why };
-        effects.push(Effect::Heard(AgentEvent::TurnEnded(failed)));
+        self.hear(AgentEvent::TurnEnded(TurnEnd::Failed { failure: TurnFailure::Other, why }));
     }
 
-    fn ended(&mut self, how: String, effects: &mut Effects) {
+    fn ended(&mut self, how: String) {
         match self.phase {
             Phase::Over => {}
-            Phase::Waiting | Phase::Polling { .. } | Phase::Opening { .. } => {
-                self.give_up(how, effects);
-            }
-            Phase::Ready => self.fail_turn(how, effects),
+            Phase::Waiting | Phase::Polling { .. } | Phase::Opening { .. } => self.give_up(how),
+            Phase::Ready => self.fail_turn(how),
         }
         self.phase = Phase::Over;
-        self.requests.forget_all();
+        self.requests.clear();
     }
 }
 
@@ -351,29 +399,20 @@ impl AgentSession for Opencode {
 
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {
         self.now = now;
-        let mut effects = Vec::new();
         match input {
-            Input::Started => self.started(&mut effects),
+            Input::Started if self.phase == Phase::Waiting => self.poll(now, None),
             // Its output is its log.
-            Input::Line(_) => {}
-            Input::Event(data) => self.event(data, &mut effects),
-            Input::Answer { request, status, body } => {
-                self.answer(request, Ok((status, body)), &mut effects);
-            }
-            Input::Failed { request: Some(request), why } => {
-                self.answer(request, Err(why), &mut effects);
-            }
-            Input::Failed { request: None, .. } => self.stream_lost(&mut effects),
-            Input::Told(told) => self.told(told, &mut effects),
-            Input::Ended(exit) => self.ended(format!("it {exit}"), &mut effects),
-            Input::Wakeup => self.woken(&mut effects),
+            Input::Started | Input::Line(_) => {}
+            Input::Event(data) => self.event(data),
+            Input::Answer { request, status, body } => self.answer(request, Ok((status, body))),
+            Input::Failed { request: Some(request), why } => self.answer(request, Err(why)),
+            Input::Failed { request: None, .. } => self.stream_lost(),
+            Input::Told(told) => self.told(told),
+            Input::Ended(exit) => self.ended(format!("it {exit}")),
+            Input::Wakeup => self.woken(),
         }
-        effects
+        std::mem::take(&mut self.effects)
     }
-}
-
-fn strange(text: &str) -> Effect {
-    Effect::Heard(AgentEvent::Strange(cut(text, AGENT_DETAIL_CHARS_MAX)))
 }
 
 /// A moment that JavaScript gave, in milliseconds.

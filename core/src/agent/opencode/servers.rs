@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::agent::servers::{
-    Files, Layer, ProjectContext, ServerRules, farthest_first, is_enabled, merged, texts,
+    ConfigFile, Layer, ProjectContext, ServerRules, farthest_first, is_enabled, merged, texts,
 };
 use crate::client_files::{FileSyntax, OPENCODE, project_files_of, user_files_of};
 
@@ -21,7 +21,7 @@ pub(super) const RULES: ServerRules = ServerRules {
 const FOLDER: &str = ".opencode/";
 
 /// The user's files, the project's from the top down, then `.opencode` from the bottom up.
-fn files(context: &ProjectContext<'_>) -> Files {
+fn files(context: &ProjectContext<'_>) -> Vec<ConfigFile> {
     // Both names, in a folder of its own or beside the project's other files.
     let inside = |folder: &Path| -> Vec<PathBuf> {
         project_files_of(OPENCODE)

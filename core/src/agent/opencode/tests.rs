@@ -7,10 +7,8 @@ mod fuzz;
 mod gaps;
 mod opening;
 
-use serde_json::Value;
-
 use super::*;
-use crate::agent::{AgentServer, Permission, RequestId, Speaks};
+use crate::agent::{AgentServer, Permission, Speaks};
 use crate::service::Exit;
 
 const WINDOWS: &str = r#"{"providers":[
@@ -48,7 +46,7 @@ struct Pair {
 impl Pair {
     fn new(setup: Setup) -> Self {
         Self {
-            session: Opencode::new(setup),
+            session: Opencode::new(setup, String::new()),
             now: moment(1_794_780_000_000),
             heard: Vec::new(),
             asked: Vec::new(),

@@ -47,13 +47,7 @@ impl Ledger {
             (Some(known), Some(said)) if said > known + SAME_DOLLARS => Some(said),
             (known, said) => known.or(said),
         };
-        *spent = Spent {
-            input: spent.input.max(level.input),
-            cached: spent.cached.max(level.cached),
-            output: spent.output.max(level.output),
-            dollars,
-            guessed: false,
-        };
+        *spent = Spent { dollars, ..spent.with_tokens(level, u64::max) };
     }
 
     /// Reports the sum of all, where it is another than was reported before.
@@ -89,10 +83,8 @@ pub(super) fn model_windows(answer: &Value) -> BTreeMap<String, u64> {
 
 /// How many tokens were in the context after a step.
 pub(super) fn context_after(step: &Value) -> Option<u64> {
-    let spent = read(step);
-    count(&step["tokens"]["total"])
-        .or_else(|| Some(spent.input.saturating_add(spent.output)))
-        .filter(|&used| used > 0)
+    let total = count(&step["tokens"]["total"]);
+    total.or_else(|| Some(read(step).tokens())).filter(|&used| used > 0)
 }
 
 /// A count, which JavaScript may write as `1e3` or `5.0`.
@@ -109,13 +101,13 @@ pub(super) fn count(value: &Value) -> Option<u64> {
 /// The tokens and the cost of a step, a message or a session: all write them alike.
 fn read(value: &Value) -> Spent {
     let tokens = &value["tokens"];
+    let cache = &tokens["cache"];
     let number = |value: &Value| count(value).unwrap_or(0);
-    let cached = number(&tokens["cache"]["read"]);
-    let written = number(&tokens["cache"]["write"]);
+    let sum = |one, other| number(one).saturating_add(number(other));
     Spent {
-        input: number(&tokens["input"]).saturating_add(cached).saturating_add(written),
-        cached,
-        output: number(&tokens["output"]).saturating_add(number(&tokens["reasoning"])),
+        input: sum(&tokens["input"], &cache["read"]).saturating_add(number(&cache["write"])),
+        cached: number(&cache["read"]),
+        output: sum(&tokens["output"], &tokens["reasoning"]),
         dollars: value["cost"].as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0),
         guessed: false,
     }

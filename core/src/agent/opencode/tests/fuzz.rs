@@ -25,8 +25,11 @@ fn torn_and_mixed_events_do_no_harm() {
         let mut random = Random::new(seed);
         let mut pick = |count: usize| usize::try_from(random.bits() % count as u64).unwrap();
         let lines: Vec<&str> = RECORDINGS.iter().flat_map(|text| text.lines()).collect();
-        let mut session =
-            if seed % 4 == 0 { Opencode::new(setup()) } else { Pair::ready().session };
+        let mut session = if seed % 4 == 0 {
+            Opencode::new(setup(), String::new())
+        } else {
+            Pair::ready().session
+        };
         let mut open: Vec<RequestId> = Vec::new();
         let (mut prompts, mut ends) = (0, 0);
         for step in 0..400_u64 {
@@ -134,13 +137,12 @@ fn what_is_remembered_has_a_bound() {
     }
     let windows: serde_json::Map<String, Value> =
         (0..20_000).map(|number| (number.to_string(), json!({"limit": {"context": 1}}))).collect();
-    let mut effects = Vec::new();
-    let Effect::Request { request, .. } = pair.session.requests.get(OpencodeRequest::Windows, "/")
-    else {
+    pair.session.get(OpencodeRequest::Windows, "/");
+    let Some(Effect::Request { request, .. }) = pair.session.effects.pop() else {
         panic!("no request");
     };
     let body = json!({"providers": [{"id": "p", "models": windows}]}).to_string();
-    pair.session.answer(request, Ok((200, body.as_bytes())), &mut effects);
+    pair.session.answer(request, Ok((200, body.as_bytes())));
     let bound = AGENT_SUBAGENTS_MAX
         + AGENT_CALLS_MAX
         + AGENT_TOOLS_MAX
@@ -148,6 +150,37 @@ fn what_is_remembered_has_a_bound() {
         + crate::limits::AGENT_MODELS_MAX;
     let held = format!("{:?}", pair.session);
     assert!(held.len() < bound * 200, "{} bytes", held.len());
-    assert!(pair.session.parts.running_tools() <= AGENT_TOOLS_MAX);
+    assert!(pair.session.tools.0.len() <= AGENT_TOOLS_MAX);
     assert!(pair.session.requests.len() <= AGENT_REQUESTS_MAX);
+}
+
+#[test]
+fn of_too_many_requests_the_oldest_is_forgotten() {
+    let mut session = Opencode::new(setup(), String::new());
+    session.get(OpencodeRequest::Health, "/");
+    for _ in 0..AGENT_REQUESTS_MAX {
+        session.get(OpencodeRequest::Status, "/");
+    }
+    assert!(
+        !session.is_asked(OpencodeRequest::Health) && session.is_asked(OpencodeRequest::Status)
+    );
+    assert_eq!(session.requests.remove(&RequestId(0)), None);
+    assert_eq!(session.requests.remove(&RequestId(1)), Some(OpencodeRequest::Status));
+    session.ended("it ended".to_owned());
+    assert!(!session.is_asked(OpencodeRequest::Status));
+}
+
+#[test]
+fn a_tool_begins_and_ends_once() {
+    let mut session = Opencode::new(setup(), String::new());
+    let running =
+        json!({"tool": "bash", "state": {"status": "running", "input": {"command": "ls"}}});
+    let done = json!({"tool": "bash", "state": {"status": "completed"}});
+    for part in [&running, &running, &done, &done] {
+        session.tool("a", part);
+    }
+    assert_eq!(session.effects.len(), 2, "{:?}", session.effects);
+    session.tool("b", &running);
+    assert_eq!(session.tools.fail_all().count(), 1);
+    assert_eq!(session.tools.fail_all().count(), 0);
 }

@@ -12,7 +12,7 @@ fn the_server_gets_what_it_needs() {
         command: vec!["afresh".to_owned(), "mcp".to_owned()],
         rest: serde_json::Map::new(),
     });
-    let start = Opencode::new(setup).with_secret("word".to_owned()).start();
+    let start = Opencode::new(setup, "word".to_owned()).start();
     assert_eq!(start.argv, ["opencode", "serve", "--port", "4100", "--hostname", "127.0.0.1"]);
     assert_eq!(start.stdin, b"");
     // `afresh:word`.
@@ -41,7 +41,7 @@ fn settings_of_the_users_own_variable_stay_under_ours() {
     let own = r#"{"model":"a/b","permission":{"bash":"allow","webfetch":"deny"},"theme":"dark"}"#;
     let settings_with = |own: &str| -> Value {
         let own = Setup { settings: Some(own.to_owned()), permission: Permission::Plan, ..setup() };
-        let start = Opencode::new(own).start();
+        let start = Opencode::new(own, String::new()).start();
         serde_json::from_str(&start.env[0].1).unwrap()
     };
     let all = settings_with(own);
@@ -61,7 +61,7 @@ fn permissions_are_rules_of_opencode() {
         (Permission::Bypass, r#"{"*":"allow","doom_loop":"ask"}"#, "*=allow doom_loop=ask "),
     ] {
         let setup = Setup { permission, ..setup() };
-        let start = Opencode::new(setup.clone()).start();
+        let start = Opencode::new(setup.clone(), String::new()).start();
         assert!(start.env[0].1.contains(&format!("\"permission\":{config}")), "{:?}", start.env);
         let body = launch::session(&setup);
         let rules = body["permission"].as_array().unwrap().iter();
