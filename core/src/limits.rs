@@ -423,7 +423,7 @@ pub const DOWN_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// How often `afresh up` tries to get the lock of its workspace, with that much time between, before
 /// it says that another one has it: a command that only reads holds it for a moment too.
-pub const LOCK_TRIES_MAX: u32 = 10;
+pub const LOCK_TRIES_MAX: usize = 10;
 
 /// How often it looks: a lock does not tell that it is free.
 pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);

@@ -151,7 +151,7 @@ impl Surroundings {
     ) -> Self {
         match workspace.prepare() {
             Ok(None) => {}
-            Ok(Some(notice)) => stderr.log(&notice.text),
+            Ok(Some(notice)) => stderr.log(&notice),
             Err(error) => stderr.log(&chain(&error)),
         }
         let files = TrailFiles::of(workspace, settings);
@@ -162,7 +162,7 @@ impl Surroundings {
         };
         let trail = Trail::open(settings, {
             let stderr = stderr.clone();
-            move |notice| stderr.log(&notice.text)
+            move |notice| stderr.log(&notice)
         });
         Self {
             stdout,

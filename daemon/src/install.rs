@@ -14,7 +14,7 @@ use crate::error_chain::chain;
 use crate::os;
 use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, run_briefly};
-use crate::store::replace::replace_file;
+use crate::store::replace::{Rights, replace_file};
 
 /// The manager of programs that start with this machine, and its folder.
 #[derive(Clone, Debug)]
@@ -76,7 +76,8 @@ pub fn read_installed(path: &Path) -> Result<Option<Vec<u8>>, InstallFileError> 
 
 /// Writes the file, and the folder above it where that is missing.
 pub fn write_installed(path: &Path, text: &str) -> Result<(), InstallFileError> {
-    replace_file(path, text.as_bytes()).map_err(|error| InstallFileError::new("write", path, error))
+    replace_file(path, text.as_bytes(), Rights::Usual)
+        .map_err(|error| InstallFileError::new("write", path, error))
 }
 
 /// Removes the file.

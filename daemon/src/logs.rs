@@ -85,7 +85,7 @@ impl Logs {
             |line: &LogLine| line.stream == LogStream::Stderr && whose(Generation(line.generation));
         let lines: Vec<LogLine> = self.tail(LOGS_LINES_MAX).into_iter().filter(said).collect();
         let last = &lines[lines.len().saturating_sub(LAST_WORDS_LINES)..];
-        last.iter().map(|line| shortened(&line.text)).collect()
+        last.iter().map(|line| cut(&redact_text(&line.text), LAST_WORDS_CHARS)).collect()
     }
 
     /// The number of the newest line; changes when there is a newer one.
@@ -147,10 +147,6 @@ impl LineBlock {
             }
         })
     }
-}
-
-fn shortened(text: &str) -> String {
-    cut(&redact_text(text), LAST_WORDS_CHARS)
 }
 
 /// The last whole lines that fit, where not all of them do: many services have little room each.

@@ -9,8 +9,7 @@ use afresh_core::audit::{EventType, Level};
 use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_core::time::{Stamp, parse_duration};
-use afresh_daemon::store::follow::TrailFollower;
-use afresh_daemon::store::history::{Filter, History, HistoryEntry};
+use afresh_daemon::store::history::{Filter, History, HistoryEntry, TrailFollower};
 use afresh_daemon::store::workspace::TrailFiles;
 use clap::{Args, ValueEnum};
 

@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let settings = config.run;
     installed(&program, environment)?;
     if let Some(notice) = workspace.prepare().map_err(unavailable)? {
-        output::warn(&notice.text);
+        output::warn(&notice);
     }
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::limits::{AGENT_GUESS_STEP, AGENT_TEXT_CHARS_MAX};
 use crate::service::Exit;
+use crate::text::{cut, tail};
 use crate::time::Stamp;
 
 /// What stands for the prompt in an argument.
@@ -24,7 +25,7 @@ pub(super) const PROFILE: Profile = Profile {
 };
 
 /// A session of a command.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CommandSession {
     setup: Setup,
     chars: u64,
@@ -37,17 +38,12 @@ pub(super) struct CommandSession {
 impl CommandSession {
     /// A session that has not been started.
     pub(super) fn new(setup: Setup) -> Self {
-        let chars = length(&setup.prompt);
-        Self { setup, chars, guessed: 0, tail: String::new(), over: false, interrupted: false }
-    }
-
-    fn guess(&self) -> u64 {
-        tokens(self.chars)
+        Self { chars: length(&setup.prompt), setup, ..Self::default() }
     }
 
     /// What it has in its context, and what it has used: nothing more is known of that.
     fn guesses(&mut self) -> [Effect; 2] {
-        self.guessed = self.guess();
+        self.guessed = tokens(self.chars);
         let used = self.guessed;
         let context = ContextUse { used, window: None, compacts_at: None, exact: false };
         let input = tokens(length(&self.setup.prompt));
@@ -63,10 +59,10 @@ impl CommandSession {
         if text.trim().is_empty() {
             return Vec::new();
         }
-        let text = crate::text::cut(text, AGENT_TEXT_CHARS_MAX);
+        let text = cut(text, AGENT_TEXT_CHARS_MAX);
         self.remember(&text);
         let mut effects = vec![Effect::Heard(AgentEvent::Text(text))];
-        if self.guess() >= self.guessed.saturating_add(AGENT_GUESS_STEP) {
+        if tokens(self.chars) >= self.guessed.saturating_add(AGENT_GUESS_STEP) {
             effects.extend(self.guesses());
         }
         effects
@@ -80,7 +76,7 @@ impl CommandSession {
         self.tail.push_str(text);
         // Cut now and then: no text has more characters than bytes, and none less than a quarter as many.
         if self.tail.len() > 8 * AGENT_TEXT_CHARS_MAX {
-            self.tail = end_of(&self.tail);
+            self.tail = tail(&self.tail, AGENT_TEXT_CHARS_MAX).to_owned();
         }
     }
 
@@ -88,7 +84,7 @@ impl CommandSession {
         if std::mem::replace(&mut self.over, true) {
             return Vec::new();
         }
-        let tail = end_of(&std::mem::take(&mut self.tail));
+        let tail = tail(&self.tail, AGENT_TEXT_CHARS_MAX).to_owned();
         let end = match exit {
             // It was faster than the interrupt.
             Exit::Code(0) => TurnEnd::Done(tail),
@@ -108,14 +104,12 @@ impl CommandSession {
 impl AgentSession for CommandSession {
     fn start(&self) -> Start {
         let prompt = &self.setup.prompt;
-        let (program, arguments) = match self.setup.program.split_first() {
-            Some((program, arguments)) => (Some(program.clone()), arguments),
-            None => (None, &[][..]),
-        };
+        let mut argv = self.setup.program.clone();
+        let arguments = argv.get_mut(1..).unwrap_or_default();
         let takes_argument = arguments.iter().any(|argument| argument.contains(PROMPT));
-        let arguments = arguments.iter().map(|argument| argument.replace(PROMPT, prompt));
+        arguments.iter_mut().for_each(|argument| *argument = argument.replace(PROMPT, prompt));
         Start {
-            argv: program.into_iter().chain(arguments).collect(),
+            argv,
             env: Vec::new(),
             stdin: if takes_argument { Vec::new() } else { prompt.clone().into_bytes() },
             speaks: Speaks::Output,
@@ -146,12 +140,6 @@ impl AgentSession for CommandSession {
             | Input::Wakeup => Vec::new(),
         }
     }
-}
-
-/// The last characters of a text, as many as are kept.
-fn end_of(text: &str) -> String {
-    let excess = text.chars().count().saturating_sub(AGENT_TEXT_CHARS_MAX);
-    text.chars().skip(excess).collect()
 }
 
 /// A token has about four characters; what the command adds by itself and does not show makes it more.

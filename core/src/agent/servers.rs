@@ -133,7 +133,8 @@ pub(super) fn merged(values: Vec<(&ConfigText, Value)>, key: &str) -> Vec<Server
     all
 }
 
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+/// Lays one object over another, key by key.
+pub(super) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
             (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),

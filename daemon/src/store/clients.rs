@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use afresh_core::client_files::{self, UserFolders};
 use afresh_core::limits::ADOPT_FILE_BYTES_MAX;
 
-use super::replace::{ReplaceFileError, replace_file_like};
+use super::replace::{ReplaceFileError, Rights, replace_file};
 use crate::os;
 
 /// A file in which a client keeps its servers.
@@ -42,60 +42,31 @@ pub enum FileOwner {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadClientFileError {
     /// There is none.
-    #[error("there is no file `{path}`")]
-    Missing {
-        /// Where it should be.
-        path: PathBuf,
-    },
+    #[error("there is no file `{0}`")]
+    Missing(PathBuf),
     /// It is a folder, a pipe or a device.
-    #[error("`{path}` is not a file")]
-    NotAFile {
-        /// Where it is.
-        path: PathBuf,
-    },
+    #[error("`{0}` is not a file")]
+    NotAFile(PathBuf),
     /// It is a link, and what it leads to is not the project's.
-    #[error("`{path}` leads out of the project, to `{target}`; name it to change it all the same")]
-    Outside {
-        /// The link.
-        path: PathBuf,
-        /// What it leads to.
-        target: PathBuf,
-    },
+    #[error("`{0}` leads out of the project, to `{1}`; name it to change it all the same")]
+    Outside(PathBuf, PathBuf),
     /// The system does not let us.
-    #[error("cannot read `{path}`")]
-    Io {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot read `{0}`")]
+    Io(PathBuf, #[source] io::Error),
 }
 
 /// Why a configuration could not be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteClientFileError {
     /// Its permissions say that it should not be.
-    #[error("`{path}` is read-only")]
-    ReadOnly {
-        /// Where it is.
-        path: PathBuf,
-    },
+    #[error("`{0}` is read-only")]
+    ReadOnly(PathBuf),
     /// Another program has changed it.
-    #[error("`{path}` was changed meanwhile, and is left as it is; run the command again")]
-    Changed {
-        /// Where it is.
-        path: PathBuf,
-    },
+    #[error("`{0}` was changed meanwhile, and is left as it is; run the command again")]
+    Changed(PathBuf),
     /// The system does not let us.
-    #[error("cannot change `{path}`")]
-    Replace {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: ReplaceFileError,
-    },
+    #[error("cannot change `{0}`")]
+    Replace(PathBuf, #[source] ReplaceFileError),
 }
 
 impl ClientFile {
@@ -148,19 +119,19 @@ impl ClientFile {
     pub fn read(&self) -> Result<ClientText, ReadClientFileError> {
         let path = || self.path.clone();
         let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => ReadClientFileError::Missing { path: path() },
-            _ => ReadClientFileError::Io { path: path(), source },
+            io::ErrorKind::NotFound => ReadClientFileError::Missing(path()),
+            _ => ReadClientFileError::Io(path(), source),
         };
         let target = self.path.canonicalize().map_err(failed)?;
         if let Some(within) = &self.within {
             let within = within.canonicalize().map_err(failed)?;
             if !target.starts_with(within) {
-                return Err(ReadClientFileError::Outside { path: path(), target });
+                return Err(ReadClientFileError::Outside(path(), target));
             }
         }
         let metadata = fs::metadata(&target).map_err(failed)?;
         if !metadata.is_file() {
-            return Err(ReadClientFileError::NotAFile { path: path() });
+            return Err(ReadClientFileError::NotAFile(path()));
         }
         let bytes = read_bytes(&target).map_err(failed)?;
         Ok(ClientText { path: target, bytes, metadata })
@@ -187,13 +158,13 @@ impl ClientText {
     pub fn replace(&self, content: &str) -> Result<(), WriteClientFileError> {
         let path = || self.path.clone();
         if self.metadata.permissions().readonly() {
-            return Err(WriteClientFileError::ReadOnly { path: path() });
+            return Err(WriteClientFileError::ReadOnly(path()));
         }
         if read_bytes(&self.path).ok().as_ref() != Some(&self.bytes) {
-            return Err(WriteClientFileError::Changed { path: path() });
+            return Err(WriteClientFileError::Changed(path()));
         }
-        replace_file_like(&self.path, content.as_bytes(), &self.metadata)
-            .map_err(|source| WriteClientFileError::Replace { path: path(), source })
+        replace_file(&self.path, content.as_bytes(), Rights::Like(&self.metadata))
+            .map_err(|source| WriteClientFileError::Replace(path(), source))
     }
 }
 

@@ -9,8 +9,7 @@ use afresh_core::limits::TRAIL_LINE_BYTES_MAX;
 use afresh_core::time::Stamp;
 use serde_json::Value;
 
-use super::follow::FollowedFiles;
-use super::numbered::{FileLine, NumberedLines};
+use super::follow::{FileFollower, FileLine, FollowedFiles, NumberedLines};
 
 /// Which records are wanted; by default, all.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +116,16 @@ impl FollowedFiles for History {
 
     fn rescan(&mut self) -> io::Result<()> {
         self.lines.rescan()
+    }
+}
+
+/// Follows the trail.
+pub type TrailFollower = FileFollower<History>;
+
+impl TrailFollower {
+    /// Opens the trail, which may not exist yet.
+    pub fn open(path: &Path, filter: Filter) -> io::Result<Self> {
+        Self::watching(path, || History::open(path, filter))
     }
 }
 

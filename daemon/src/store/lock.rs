@@ -3,7 +3,9 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
 
@@ -21,11 +23,14 @@ pub enum Sole {
 }
 
 impl Sole {
-    const fn file(self) -> &'static str {
+    /// Its file, what is there while it is held, and what its holder does.
+    const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Up => "up.lock",
-            Self::Run => "run.lock",
-            Self::RunInGit => "afresh-run.lock",
+            Self::Up => ("up.lock", "services of this workspace are up already", "keeps them"),
+            Self::Run => ("run.lock", "a plan is carried out in this workspace already", "does"),
+            Self::RunInGit => {
+                ("afresh-run.lock", "a plan is carried out in this git repository already", "does")
+            }
         }
     }
 }
@@ -48,22 +53,12 @@ pub enum LockError {
         pid: Option<u32>,
     },
     /// The file cannot be used.
-    #[error("cannot use the lock file `{path}`")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot use the lock file `{0}`")]
+    File(PathBuf, #[source] io::Error),
 }
 
 fn taken(sole: Sole, pid: Option<u32>) -> String {
-    let (what, does) = match sole {
-        Sole::Up => ("services of this workspace are up already", "keeps them"),
-        Sole::Run => ("a plan is carried out in this workspace already", "does"),
-        Sole::RunInGit => ("a plan is carried out in this git repository already", "does"),
-    };
+    let (_, what, does) = sole.words();
     let by = pid.map_or_else(String::new, |pid| format!(": afresh with pid {pid} {does}"));
     format!("{what}{by}")
 }
@@ -71,32 +66,23 @@ fn taken(sole: Sole, pid: Option<u32>) -> String {
 impl Lock {
     /// Takes a lock of a state folder, if it is free.
     pub fn take(state: &Path, sole: Sole) -> Result<Self, LockError> {
-        let path = state.join(sole.file());
-        let failed = |source| LockError::File { path: path.clone(), source };
+        let path = state.join(sole.words().0);
+        let failed = |source| LockError::File(path.clone(), source);
         // Private: any process that can read the file could take the lock.
-        match create_private(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
-            }
-            _ => {}
+        if let Err(error) = create_private(&path)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(failed(error));
         }
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let mut file = options.open(&path).map_err(failed)?;
-        let mut tries = 0;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                // `holder` takes it for a moment, too.
-                Err(TryLockError::WouldBlock) if tries < LOCK_TRIES_MAX => {
-                    tries += 1;
-                    std::thread::park_timeout(DOWN_LOOK_INTERVAL);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(LockError::Taken { sole, pid: holder(&mut file) });
-                }
-                Err(TryLockError::Error(source)) => return Err(failed(source)),
+        let mut file = options.read(true).write(true).open(&path).map_err(failed)?;
+        // `up_holder` takes it for a moment, too.
+        match lock_patiently(&file, repeat_n(DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX)) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Taken { sole, pid: holder(&mut file) });
             }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         // Only for people; the lock itself is the kernel's.
         let note = |file: &mut File| {
@@ -106,6 +92,23 @@ impl Lock {
         };
         note(&mut file).ok();
         Ok(Self { _file: file })
+    }
+}
+
+/// Locks a file, and tries again after each of these pauses while another process holds it: the kernel has no lock
+/// with a time limit.
+pub(super) fn lock_patiently(
+    file: &File,
+    mut pauses: impl Iterator<Item = Duration>,
+) -> Result<(), TryLockError> {
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => match pauses.next() {
+                Some(pause) => std::thread::sleep(pause),
+                None => return Err(TryLockError::WouldBlock),
+            },
+            result => return result,
+        }
     }
 }
 
@@ -125,7 +128,7 @@ pub fn git_folder(folder: &Path) -> Option<PathBuf> {
 
 /// The process that holds the lock of a state folder; none where it is free. 0 where it is not told.
 pub fn up_holder(state: &Path) -> Option<u32> {
-    let mut file = File::open(state.join(Sole::Up.file())).ok()?;
+    let mut file = File::open(state.join(Sole::Up.words().0)).ok()?;
     // One that we get is given back when the file is closed.
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(holder(&mut file).unwrap_or(0)),

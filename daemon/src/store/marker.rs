@@ -7,53 +7,32 @@ use afresh_core::audit::marker::{Marker, ParseMarkerError};
 use afresh_core::limits::MARKER_BYTES_MAX;
 use tokio::sync::oneshot;
 
-use super::replace::{ReplaceFileError, replace_private_file};
+use super::replace::{ReplaceFileError, Rights, replace_file};
 use crate::os::open_to_read;
 
 /// Why the marker could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the restart marker `{path}`")]
-pub struct WriteMarkerError {
-    path: PathBuf,
-    #[source]
-    source: ReplaceFileError,
-}
+#[error("cannot write the restart marker `{0}`")]
+pub struct WriteMarkerError(PathBuf, #[source] ReplaceFileError);
 
 /// Why there is no marker to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadMarkerError {
     /// No restart has been marked yet.
-    #[error("restart marker `{path}` does not exist")]
-    Missing {
-        /// Where it should be.
-        path: PathBuf,
-    },
+    #[error("restart marker `{0}` does not exist")]
+    Missing(PathBuf),
     /// The file is something else.
-    #[error("restart marker `{path}` is corrupt")]
-    Corrupt {
-        /// Where it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: ParseMarkerError,
-    },
+    #[error("restart marker `{0}` is corrupt")]
+    Corrupt(PathBuf, #[source] ParseMarkerError),
     /// The file can't be read.
-    #[error("cannot read the restart marker `{path}`")]
-    Io {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot read the restart marker `{0}`")]
+    Io(PathBuf, #[source] io::Error),
 }
 
 /// Replaces the marker; it is on disk when this returns.
 pub fn write(path: &Path, marker: &Marker) -> Result<(), WriteMarkerError> {
-    replace_private_file(path, format!("{}\n", marker.to_json()).as_bytes()).map_err(|source| {
-        let path = path.to_owned();
-        WriteMarkerError { path, source }
-    })
+    replace_file(path, format!("{}\n", marker.to_json()).as_bytes(), Rights::Private)
+        .map_err(|source| WriteMarkerError(path.to_owned(), source))
 }
 
 /// Writes the marker in a thread of its own, so that a hung disk does not hang the loop; here,
@@ -74,12 +53,12 @@ pub(crate) async fn write_apart(path: PathBuf, mark: Marker) -> Result<(), Write
 /// Reads the marker.
 pub fn read(path: &Path) -> Result<Marker, ReadMarkerError> {
     let bytes = read_bytes(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ReadMarkerError::Missing { path: path.to_owned() },
-        _ => ReadMarkerError::Io { path: path.to_owned(), source },
+        io::ErrorKind::NotFound => ReadMarkerError::Missing(path.to_owned()),
+        _ => ReadMarkerError::Io(path.to_owned(), source),
     })?;
     // What is too long was read only in part, and so is no JSON.
     Marker::parse(&String::from_utf8_lossy(&bytes))
-        .map_err(|source| ReadMarkerError::Corrupt { path: path.to_owned(), source })
+        .map_err(|source| ReadMarkerError::Corrupt(path.to_owned(), source))
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {

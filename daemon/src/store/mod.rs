@@ -9,7 +9,6 @@ pub mod follow;
 pub mod history;
 pub mod lock;
 pub mod marker;
-mod numbered;
 pub(crate) mod replace;
 pub mod rotating;
 pub mod runs;
@@ -18,15 +17,16 @@ pub(crate) mod trace;
 pub mod trail;
 pub mod workspace;
 
-use afresh_core::audit::Level;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A notice for the user.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Notice {
-    /// Its level.
-    pub level: Level,
-    /// The text.
-    pub text: String,
+/// Locks what a thread that panicked does not leave half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number with what it counts: `1 line`, `2 lines`.
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

@@ -20,37 +20,23 @@ pub struct ReplaceFileError {
     source: io::Error,
 }
 
-/// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder,
-/// which is created if need be.
-pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
-    replace(path, content, Rights::Usual)
-}
-
-/// The same, for a file that is this user's alone.
-pub(super) fn replace_private_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
-    replace(path, content, Rights::Private)
-}
-
 /// The rights of the new file.
 #[derive(Clone, Copy)]
-enum Rights<'a> {
+pub(crate) enum Rights<'a> {
     Usual,
+    /// This user's alone.
     Private,
-    /// As with the file before.
+    /// The owner and the rights of the file before, which it has before anything is in it.
     Like(&'a Metadata),
 }
 
-/// The same, for a file of the user's: the new one has the owner and the rights of the old one, and
-/// has them before anything is in it.
-pub(super) fn replace_file_like(
+/// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder,
+/// which is created if need be.
+pub(crate) fn replace_file(
     path: &Path,
     content: &[u8],
-    old: &Metadata,
+    rights: Rights<'_>,
 ) -> Result<(), ReplaceFileError> {
-    replace(path, content, Rights::Like(old))
-}
-
-fn replace(path: &Path, content: &[u8], rights: Rights<'_>) -> Result<(), ReplaceFileError> {
     let error = |step: &'static str, path: &Path| {
         let path = path.to_owned();
         move |source| ReplaceFileError { step, path, source }

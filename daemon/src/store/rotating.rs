@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::replace::folder_of;
-use crate::os::{open_to_append, read_exact_at};
+use crate::os::{cut, open_to_append, read_exact_at};
 
 /// The path of a rotated file.
 pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
@@ -53,6 +53,39 @@ pub(super) fn ends_torn(file: &File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
+/// Appends whole lines to a file of this length, and returns how many bytes of them stay. Where not all of them fit on
+/// the disk, a line of which only a part was written is cut off again. Without `may_cut`, as other processes append
+/// too, all goes out with one `write`: the rest would not stand where it belongs.
+pub(super) fn write_lines(
+    mut file: &File,
+    len: u64,
+    lines: &[u8],
+    may_cut: bool,
+) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < lines.len() {
+        let error = match file.write(&lines[written..]) {
+            Ok(count) if written + count == lines.len() => break,
+            // On a full disk the rest fails, and says why.
+            Ok(count) if count > 0 && may_cut => {
+                written += count;
+                continue;
+            }
+            Ok(_) => io::ErrorKind::WriteZero.into(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => error,
+        };
+        let whole = memchr::memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
+        let is_end = |metadata: fs::Metadata| metadata.len() == len + written as u64;
+        if may_cut && whole < written && file.metadata().is_ok_and(is_end) {
+            // A line that stays torn is mended when the file is opened again.
+            cut(file, len + whole as u64).ok();
+        }
+        return (whole, Err(error));
+    }
+    (lines.len(), Ok(()))
+}
+
 /// A file that is appended to and never grows without end: a full one is rotated, and one is kept.
 #[derive(Debug)]
 pub(crate) struct RotatingFile {
@@ -83,13 +116,6 @@ impl RotatingFile {
         open().map_err(|source| OpenFileError { path: path.to_owned(), source })
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
-        rotate(&self.path, 1)?;
-        self.file = open_to_append(&self.path)?;
-        self.bytes = 0;
-        Ok(())
-    }
-
     /// Appends whole lines. What follows a line that the disk did not take whole begins a new one.
     pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.is_torn {
@@ -105,7 +131,9 @@ impl RotatingFile {
 impl Write for RotatingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes > 0 && self.bytes + bytes.len() as u64 > self.bytes_max {
-            self.rotate()?;
+            rotate(&self.path, 1)?;
+            self.file = open_to_append(&self.path)?;
+            self.bytes = 0;
         }
         let written = self.file.write(bytes)?;
         self.bytes += written as u64;

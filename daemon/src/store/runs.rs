@@ -78,22 +78,12 @@ const COPIED: &str = "
 /// Why the runs cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
-    /// The file cannot be used.
-    #[error("cannot use the runs in `{}`: {}", path.display(), why(source))]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What SQLite says; its words are in ours, without what we have asked it.
-        source: Box<rusqlite::Error>,
-    },
-    /// A newer afresh made it.
-    #[error("`{}` was made by a newer afresh (version {version} of its tables)", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: i64,
-    },
+    /// The file cannot be used. The words of SQLite are in ours, without what we have asked it.
+    #[error("cannot use the runs in `{path}`: {why}", path = .0.display(), why = why(.1))]
+    File(PathBuf, #[source] Box<rusqlite::Error>),
+    /// A newer afresh made it, with tables of this version.
+    #[error("`{0}` was made by a newer afresh (version {1} of its tables)")]
+    Newer(PathBuf, i64),
     /// Something that is written there is none of ours.
     #[error("record {number} of run {run} in `{}` cannot be understood", path.display())]
     Strange {
@@ -121,9 +111,9 @@ impl RunsError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         let code = match self {
-            Self::Newer { .. } => return "use that one, or a newer one",
+            Self::Newer(..) => return "use that one, or a newer one",
             Self::Strange { .. } => None,
-            Self::File { source, .. } => source.sqlite_error_code(),
+            Self::File(_, source) => source.sqlite_error_code(),
         };
         match code {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -186,23 +176,10 @@ impl Runs {
         let path = Self::path_in(state);
         // Prompts and answers are private. A file that exists keeps its mode.
         os::create_private(&path).ok();
-        let failed = |source| RunsError::File { path: path.clone(), source: Box::new(source) };
-        let connection = Connection::open(&path).map_err(failed)?;
-        connection.busy_timeout(RUNS_BUSY_WAIT).map_err(failed)?;
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        let version: i64 = connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .map_err(failed)?;
-        let missing = match version {
-            0 => format!("{TABLES} {RECORDS} {VIEWS}"),
-            1 | 2 => format!("{MOVED} {RECORDS} {COPIED} {VIEWS}"),
-            VERSION => String::new(),
-            version => return Err(RunsError::Newer { path, version }),
-        };
-        if !missing.is_empty() {
-            let made = format!("BEGIN; {missing} PRAGMA user_version = {VERSION}; COMMIT;");
-            connection.execute_batch(&made).map_err(failed)?;
+        let (connection, version) =
+            connect(&path).map_err(|source| RunsError::File(path.clone(), Box::new(source)))?;
+        if version != VERSION {
+            return Err(RunsError::Newer(path, version));
         }
         Ok(Self { connection, path, on_disk: Cell::new(true), last: Cell::new(None) })
     }
@@ -218,15 +195,14 @@ impl Runs {
         let words =
             "INSERT INTO runs (plan, title, agent, began, folder) VALUES (?1, ?2, ?3, ?4, ?5)";
         let values = params![plan, title, agent, at.to_string(), folder];
-        self.connection.execute(words, values).map_err(|source| self.failed(source))?;
+        self.sql(self.connection.execute(words, values))?;
         Ok(self.connection.last_insert_rowid())
     }
 
     /// A run that had ended goes on.
     pub fn resume(&self, run: i64) -> Result<(), RunsError> {
         let words = "UPDATE runs SET ended = NULL, finish = NULL WHERE run = ?1";
-        self.connection.execute(words, params![run]).map_err(|source| self.failed(source))?;
-        Ok(())
+        self.sql(self.connection.execute(words, params![run])).map(drop)
     }
 
     /// Whether the file was deleted, as `git clean -fdx` does with all that is ignored.
@@ -236,15 +212,15 @@ impl Runs {
 
     /// Puts the file back where it was, with all that is in it: as long as we have it open, it is there.
     pub fn put_back(&mut self) -> Result<(), RunsError> {
-        let failed = |source| self.failed(source);
         let fresh = self.path.with_extension("db.new");
         // One that could not be finished.
         std::fs::remove_file(&fresh).ok();
         os::create_private(&fresh).ok();
         let name = fresh.to_string_lossy();
-        self.connection.execute("VACUUM INTO ?1", params![name]).map_err(failed)?;
+        self.sql(self.connection.execute("VACUUM INTO ?1", params![name]))?;
         let moved = std::fs::rename(&fresh, &self.path);
-        moved.map_err(|source| failed(rusqlite::Error::ToSqlConversionFailure(source.into())))?;
+        let error = |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+        self.sql(moved.map_err(error))?;
         *self = Self::open(self.path.parent().unwrap_or(Path::new(".")))?;
         Ok(())
     }
@@ -252,9 +228,8 @@ impl Runs {
     /// Writes records down, all or none. When this returns they outlive us; what only tells how a session goes
     /// may be lost when the machine itself loses its power.
     pub fn record(&self, run: i64, records: &[(Stamp, Record)]) -> Result<(), RunsError> {
-        let failed = |source| self.failed(source);
-        self.bring_to_disk(records.iter().any(|(_, record)| decides(record))).map_err(failed)?;
-        self.execute("BEGIN IMMEDIATE").map_err(failed)?;
+        self.sql(self.bring_to_disk(records.iter().any(|(_, record)| decides(record))))?;
+        self.sql(self.execute("BEGIN IMMEDIATE"))?;
         let written = self.insert(run, records).and_then(|last| {
             self.execute("COMMIT")?;
             Ok(last)
@@ -264,7 +239,7 @@ impl Runs {
             self.execute("ROLLBACK").ok();
         }
         self.last.set(written.as_ref().ok().map(|last| (run, *last)));
-        written.map(drop).map_err(failed)
+        self.sql(written.map(drop))
     }
 
     /// What is done many times a second is not read anew each time.
@@ -311,46 +286,60 @@ impl Runs {
 
     /// What is written down of a run.
     pub fn records(&self, run: i64) -> Result<Vec<(String, Record)>, RunsError> {
-        let failed = |source| self.failed(source);
         let words = "SELECT number, at, record FROM records
             WHERE id BETWEEN ?1 << 32 AND (?1 + 1) << 32 ORDER BY id";
-        let mut select = self.connection.prepare(words).map_err(failed)?;
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let rows = select.query_map(params![run], read).map_err(failed)?;
-        let mut records = Vec::new();
-        for row in rows {
-            let (number, at, text): (i64, String, String) = row.map_err(failed)?;
+        let mut select = self.sql(self.connection.prepare(words))?;
+        let rows = self.sql(select.query_map(params![run], read))?;
+        let record = |row| {
+            let (number, at, text): (i64, String, String) = self.sql(row)?;
             let record = serde_json::from_str(&text).map_err(|source| {
                 let path = self.path.clone();
                 RunsError::Strange { path, run, number, source }
             })?;
-            records.push((at, record));
-        }
-        Ok(records)
+            Ok((at, record))
+        };
+        rows.map(record).collect()
     }
 
     /// The newest runs, newest first.
     pub fn list(&self, runs_max: usize) -> Result<Vec<RunRow>, RunsError> {
-        let failed = |source| self.failed(source);
         let words = "SELECT run, plan, title, agent, began, ended, finish, folder FROM runs
             ORDER BY run DESC LIMIT ?1";
-        let mut select = self.connection.prepare(words).map_err(failed)?;
+        let mut select = self.sql(self.connection.prepare(words))?;
         let runs_max = i64::try_from(runs_max).unwrap_or(i64::MAX);
-        let rows = select.query_map(params![runs_max], row).map_err(failed)?;
-        rows.collect::<Result<_, _>>().map_err(failed)
+        let rows = self.sql(select.query_map(params![runs_max], row))?;
+        self.sql(rows.collect())
     }
 
     /// One run.
     pub fn one(&self, run: i64) -> Result<Option<RunRow>, RunsError> {
         let words =
             "SELECT run, plan, title, agent, began, ended, finish, folder FROM runs WHERE run = ?1";
-        let found = self.connection.query_row(words, params![run], row).optional();
-        found.map_err(|source| self.failed(source))
+        self.sql(self.connection.query_row(words, params![run], row).optional())
     }
 
-    fn failed(&self, source: rusqlite::Error) -> RunsError {
-        RunsError::File { path: self.path.clone(), source: Box::new(source) }
+    /// The result of something that SQLite was asked.
+    fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, RunsError> {
+        result.map_err(|source| RunsError::File(self.path.clone(), Box::new(source)))
     }
+}
+
+/// Opens the file, brings older tables to our version, and returns the version that they have.
+fn connect(path: &Path) -> rusqlite::Result<(Connection, i64)> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(RUNS_BUSY_WAIT)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let missing = match version {
+        0 => format!("{TABLES} {RECORDS} {VIEWS}"),
+        1 | 2 => format!("{MOVED} {RECORDS} {COPIED} {VIEWS}"),
+        version => return Ok((connection, version)),
+    };
+    connection
+        .execute_batch(&format!("BEGIN; {missing} PRAGMA user_version = {VERSION}; COMMIT;"))?;
+    Ok((connection, VERSION))
 }
 
 /// Whether something is done because of it: it must not be done twice. The rest comes many times a second.

@@ -6,11 +6,9 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use afresh_core::audit::Level;
 use afresh_core::config::TrailSettings;
 
-use super::Notice;
-use super::replace::{ReplaceFileError, replace_file};
+use super::replace::{ReplaceFileError, Rights, replace_file};
 use crate::error_chain::chain;
 use crate::os;
 
@@ -42,44 +40,20 @@ enum Kind {
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareWorkspaceError {
     /// It does not exist and can't be made.
-    #[error("cannot create the state folder `{path}`")]
-    Create {
-        /// The folder.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot create the state folder `{0}`")]
+    Create(PathBuf, #[source] io::Error),
     /// It exists, but nothing can be written there.
-    #[error("cannot write to the state folder `{path}`")]
-    Access {
-        /// The folder.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot write to the state folder `{0}`")]
+    Access(PathBuf, #[source] io::Error),
     /// Another user made it, or can write to it.
-    #[error("state folder `{path}` is not this user's alone; remove it or set XDG_STATE_HOME")]
-    NotOurs {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("state folder `{0}` is not this user's alone; remove it or set XDG_STATE_HOME")]
+    NotOurs(PathBuf),
     /// It is a link, in a project.
-    #[error("state folder `{path}` is a link; make it a folder, or remove it")]
-    Link {
-        /// The link.
-        path: PathBuf,
-    },
+    #[error("state folder `{0}` is a link; make it a folder, or remove it")]
+    Link(PathBuf),
     /// Its `.gitignore` can't be written.
-    #[error("cannot keep the state folder `{path}` out of git")]
-    Ignore {
-        /// The folder.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: ReplaceFileError,
-    },
+    #[error("cannot keep the state folder `{0}` out of git")]
+    Ignore(PathBuf, #[source] ReplaceFileError),
 }
 
 impl Workspace {
@@ -133,8 +107,8 @@ impl Workspace {
     }
 
     /// Creates the state folder. Where it can't be used, [`state`](Self::state) is another one
-    /// afterwards, and the notice says so.
-    pub fn prepare(&mut self) -> Result<Option<Notice>, PrepareWorkspaceError> {
+    /// afterwards, and the text says so.
+    pub fn prepare(&mut self) -> Result<Option<String>, PrepareWorkspaceError> {
         let mut failure = None;
         loop {
             match self.places[0].prepare() {
@@ -144,10 +118,8 @@ impl Workspace {
             }
             self.places.remove(0);
         }
-        Ok(failure.map(|error| Notice {
-            level: Level::Warning,
-            text: format!("{}; state goes to `{}`", chain(&error), self.state().display()),
-        }))
+        let said = |error| format!("{}; state goes to `{}`", chain(&error), self.state().display());
+        Ok(failure.map(said))
     }
 
     /// Looks where [`prepare`](Self::prepare) would put the state, and creates nothing. A command that
@@ -217,19 +189,19 @@ impl StateFolder {
         builder
             .recursive(true)
             .create(&self.path)
-            .map_err(|source| PrepareWorkspaceError::Create { path: path(), source })?;
+            .map_err(|source| PrepareWorkspaceError::Create(path(), source))?;
         // A link in a project that was merely cloned could lead anywhere.
         if self.kind == Kind::Project && self.path.is_symlink() {
-            return Err(PrepareWorkspaceError::Link { path: path() });
+            return Err(PrepareWorkspaceError::Link(path()));
         }
         if self.kind == Kind::Temporary && !is_ours_alone(&self.path) {
-            return Err(PrepareWorkspaceError::NotOurs { path: path() });
+            return Err(PrepareWorkspaceError::NotOurs(path()));
         }
         os::can_write(&self.path)
-            .map_err(|source| PrepareWorkspaceError::Access { path: path(), source })?;
+            .map_err(|source| PrepareWorkspaceError::Access(path(), source))?;
         match self.kind {
             Kind::Project => keep_out_of_git(&self.path)
-                .map_err(|source| PrepareWorkspaceError::Ignore { path: path(), source }),
+                .map_err(|source| PrepareWorkspaceError::Ignore(path(), source)),
             Kind::User | Kind::Temporary => Ok(()),
         }
     }
@@ -248,7 +220,11 @@ pub(super) fn make_state_folder(folder: &Path) -> io::Result<()> {
 fn keep_out_of_git(folder: &Path) -> Result<(), ReplaceFileError> {
     let ignore = folder.join(".gitignore");
     // One that the user has changed is the user's.
-    if ignore.symlink_metadata().is_ok() { Ok(()) } else { replace_file(&ignore, b"*\n") }
+    if ignore.symlink_metadata().is_ok() {
+        Ok(())
+    } else {
+        replace_file(&ignore, b"*\n", Rights::Usual)
+    }
 }
 
 /// Whether a folder is a workspace.
@@ -362,7 +338,7 @@ mod tests {
         looked.locate();
         assert!(!home.exists(), "looking creates nothing");
         let notice = workspace.prepare().unwrap().unwrap();
-        assert!(notice.text.contains("repo/.afresh") && notice.text.contains("state goes to"));
+        assert!(notice.contains("repo/.afresh") && notice.contains("state goes to"));
         let projects = home.join(".local/state/afresh/projects");
         assert_eq!(workspace.state().parent(), Some(projects.as_path()));
         assert_eq!(workspace.root(), Some(dir.join("repo").as_path()));

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::agent::servers::merge;
 use crate::agent::{AgentServer, Permission, Setup, Speaks, Start};
 use crate::base64;
 
@@ -64,44 +65,30 @@ pub(super) fn allows(permission: Permission, asked: &str) -> bool {
     }
 }
 
-/// What is laid over the user's configuration.
+/// The user's configuration with ours laid over it key by key, as opencode itself does with its files.
 fn settings(setup: &Setup) -> Value {
     let own = setup.settings.as_deref().and_then(|own| serde_json::from_str(own).ok());
-    let mut all = own.filter(Value::is_object).unwrap_or_else(|| json!({}));
-    lay_over(&mut all, config(setup));
-    all
+    let mut all: Map<String, Value> = own.unwrap_or_default();
+    merge(&mut all, config(setup));
+    all.into()
 }
 
-/// Key by key, as opencode itself does with its files.
-fn lay_over(under: &mut Value, over: Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (name, value) in over {
-                lay_over(under.entry(name).or_insert(Value::Null), value);
-            }
-        }
-        (under, over) => *under = over,
-    }
-}
-
-fn config(setup: &Setup) -> Value {
+fn config(setup: &Setup) -> Map<String, Value> {
     let permission: Map<String, Value> = rules(setup.permission)
         .iter()
         .map(|&(name, action)| (name.to_owned(), Value::from(action)))
         .collect();
-    let servers: Map<String, Value> =
-        setup.servers.iter().map(|server| (server.name.clone(), local(server))).collect();
-    let mut config = json!({
-        "autoupdate": false,
-        // We say when a context is full. Its own compaction would lose progress that is not recorded.
-        "compaction": {"auto": false},
-        "permission": permission,
-    });
-    if !servers.is_empty() {
-        config["mcp"] = Value::Object(servers);
+    let mut config = Map::new();
+    config.insert("autoupdate".to_owned(), false.into());
+    // We say when a context is full. Its own compaction would lose progress that is not recorded.
+    config.insert("compaction".to_owned(), json!({"auto": false}));
+    config.insert("permission".to_owned(), permission.into());
+    if !setup.servers.is_empty() {
+        let servers = setup.servers.iter().map(|server| (server.name.clone(), local(server)));
+        config.insert("mcp".to_owned(), Value::Object(servers.collect()));
     }
     if let Some(model) = &setup.model {
-        config["model"] = Value::from(model.as_str());
+        config.insert("model".to_owned(), model.as_str().into());
     }
     config
 }

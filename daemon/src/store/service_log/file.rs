@@ -2,7 +2,8 @@
 //! follows a link.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io;
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -11,14 +12,15 @@ use afresh_core::log_line::{LogHead, age_look_interval, file_head, parse_file_he
 use afresh_core::time::Stamp;
 
 use crate::os::{self, FileKind};
+use crate::store::lock::lock_patiently;
 use crate::store::replace::folder_of;
-use crate::store::rotating::{ends_torn, numbers, rotate, rotated};
+use crate::store::rotating::{ends_torn, numbers, rotate, rotated, write_lines};
 use crate::store::workspace::make_state_folder;
 
 /// A log file, which may be away at times.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LogFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     limits: LogLimits,
     open: Option<OpenLogFile>,
     /// The number of the newest file, where it is known.
@@ -60,14 +62,6 @@ pub(super) enum WriteLogError {
 }
 
 impl LogFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, limits: LogLimits::default(), open: None, number: None }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Appends whole lines, and returns how many bytes of them are in the file: all, or whole lines up
     /// to where it failed.
     pub(super) fn append(
@@ -116,7 +110,7 @@ impl LogFile {
             // A file has one line at least, however long it is.
             part = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
         }
-        let (written, result) = open.write(len, &lines[..part]);
+        let (written, result) = write_lines(&open.file, len, &lines[..part], true);
         if written > 0 {
             open.first.get_or_insert(now);
         }
@@ -142,13 +136,12 @@ impl LogFile {
             None => self.open(now)?,
         };
         let open = self.open.insert(open);
-        let mut len = open.len().map_err(WriteLogError::Append)?;
+        let mut len = open.file.metadata().map_err(WriteLogError::Append)?.len();
         if len == 0 {
             // New, or emptied by another program.
             let number = self.number.map_or(1, |number| number.saturating_add(1));
             let head = file_head(number);
-            let (_, result) = open.write(0, head.as_bytes());
-            result.map_err(WriteLogError::Append)?;
+            write_lines(&open.file, 0, head.as_bytes(), true).1.map_err(WriteLogError::Append)?;
             self.number = Some(number);
             (len, open.begin, open.first) = (head.len() as u64, head.len() as u64, None);
         }
@@ -159,8 +152,7 @@ impl LogFile {
             let mut note = b"\n".to_vec();
             LogHead { time: now, stream, generation: 0, continues: false }
                 .write_lines(text, &mut note);
-            let (_, result) = open.write(len, &note);
-            result.map_err(WriteLogError::Append)?;
+            write_lines(&open.file, len, &note, true).1.map_err(WriteLogError::Append)?;
             open.is_torn = false;
             len += note.len() as u64;
         }
@@ -172,45 +164,36 @@ impl LogFile {
         let lock = self.lock()?;
         self.sweep();
         let file = open_regular(&self.path)?;
-        let begins = |file: &File| beginning(file).map_err(WriteLogError::Open);
-        let (file, begins) = match begins(&file)? {
+        let (file, begin, first) = match beginning(&file).map_err(WriteLogError::Open)? {
+            FileStart::Not => (file, 0, None),
+            FileStart::As { number, begin, first } => {
+                self.number = Some(number);
+                (file, begin, first)
+            }
             // Not a log: kept as it is, with a number.
             FileStart::Otherwise => {
                 drop(file);
                 self.rotate().map_err(WriteLogError::Open)?;
-                (open_regular(&self.path)?, FileStart::Not)
+                (open_regular(&self.path)?, 0, None)
             }
-            known => (file, known),
-        };
-        let (begin, first) = match begins {
-            FileStart::As { number, begin, first } => {
-                self.number = Some(number);
-                (begin, first)
-            }
-            FileStart::Not | FileStart::Otherwise => (0, None),
         };
         if self.number.is_none() {
             let older = os::open_to_read(&rotated(&self.path, 1)).ok();
             self.number = older.as_ref().and_then(number_of);
         }
-        let mut open =
-            OpenLogFile { file, _lock: lock, begin, first, look_at: now, is_torn: false };
-        open.is_torn = ends_torn(&open.file).map_err(WriteLogError::Open)?;
-        Ok(open)
+        let is_torn = ends_torn(&file).map_err(WriteLogError::Open)?;
+        Ok(OpenLogFile { file, _lock: lock, begin, first, look_at: now, is_torn })
     }
 
     /// Takes the right to write, which the system takes back when we end, however we do.
     fn lock(&self) -> Result<File, WriteLogError> {
         let file = open_regular(&super::lock_of(&self.path))?;
         // `is_written` holds it for a moment.
-        for _ in 0..20 {
-            match file.try_lock() {
-                Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
-                // A file system without locks has to do without.
-                Ok(()) | Err(fs::TryLockError::Error(_)) => return Ok(file),
-            }
+        match lock_patiently(&file, repeat_n(Duration::from_millis(1), 20)) {
+            Err(fs::TryLockError::WouldBlock) => Err(WriteLogError::Taken),
+            // A file system without locks has to do without.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
         }
-        Err(WriteLogError::Taken)
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -233,36 +216,6 @@ impl LogFile {
                 fs::remove_file(&path).ok();
             }
         }
-    }
-}
-
-impl OpenLogFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    /// Writes whole lines, and returns how many bytes of them stay: on a full disk, those of the lines
-    /// that fit.
-    fn write(&mut self, len: u64, lines: &[u8]) -> (usize, io::Result<()>) {
-        let mut written = 0;
-        while written < lines.len() {
-            let error = match self.file.write(&lines[written..]) {
-                Ok(count) if count > 0 => {
-                    written += count;
-                    continue;
-                }
-                Ok(_) => io::ErrorKind::WriteZero.into(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => error,
-            };
-            let whole = memchr::memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
-            if whole < written {
-                // A line that stays torn is mended when the file is opened again.
-                os::cut(&self.file, len + whole as u64).ok();
-            }
-            return (whole, Err(error));
-        }
-        (written, Ok(()))
     }
 }
 

@@ -15,9 +15,7 @@
 //! and know files by their number on the disk, not by their name: see [`read`].
 
 mod file;
-mod from_end;
 pub mod read;
-mod tee;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -27,22 +25,22 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use afresh_core::control::LogStream;
 use afresh_core::definition::LogLimits;
 use afresh_core::id::Generation;
 use afresh_core::limits::{
-    LOGS_LINE_COST, SERVICE_LOG_FLUSH_MAX, SERVICE_LOG_OWN_LINES_MAX, SERVICE_LOG_QUEUE_BYTES_MAX,
+    LINE_BYTES_MAX, LOGS_LINE_COST, SERVICE_LOG_FLUSH_MAX, SERVICE_LOG_OWN_LINES_MAX,
+    SERVICE_LOG_PATIENCE, SERVICE_LOG_QUEUE_BYTES_MAX,
 };
 use afresh_core::log_line::LogHead;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use self::file::LogFile;
-pub(crate) use self::tee::LogTee;
 use self::writer::{LogWriter, TargetState};
 use crate::clock::now;
+use crate::store::locked;
 
 /// The writer of all logs of one afresh. Its thread ends when this and every log and tee are dropped.
 #[derive(Debug)]
@@ -78,7 +76,7 @@ enum LogJob {
 }
 
 /// The file of a log, as the pumps see it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct LogTarget {
     /// Only the writer looks at it.
     state: Mutex<TargetState>,
@@ -105,7 +103,8 @@ impl ServiceLogs {
         let jobs_max = SERVICE_LOG_QUEUE_BYTES_MAX / LOGS_LINE_COST + SERVICE_LOG_OWN_LINES_MAX;
         // One more for who waits.
         let (sender, jobs) = mpsc::channel(jobs_max + 1);
-        let writer = LogWriter::new(jobs, Box::new(notify));
+        let (notify, page) = (Box::new(notify), Vec::new());
+        let writer = LogWriter { jobs, notify, page, target: None, troubled: Vec::new() };
         std::thread::Builder::new()
             .name("afresh-logs".to_owned())
             .stack_size(128 * 1024)
@@ -127,9 +126,9 @@ impl ServiceLogs {
         targets.retain(|_, target| target.strong_count() > 0);
         let known = targets.get(&path).and_then(Weak::upgrade);
         let target = known.unwrap_or_else(|| {
-            let state = Mutex::new(TargetState::new(LogFile::new(path.clone())));
-            let limits = Mutex::new(limits);
-            Arc::new(LogTarget { state, limits, own_lost: AtomicU64::new(0) })
+            let target = LogTarget::default();
+            locked(&target.state).file.path.clone_from(&path);
+            Arc::new(target)
         });
         *locked(&target.limits) = limits;
         targets.insert(path, Arc::downgrade(&target));
@@ -151,7 +150,7 @@ impl ServiceLogs {
 impl ServiceLog {
     /// Takes the output of one stream of an instance.
     pub(crate) fn tee(&self, generation: Generation, stream: LogStream) -> LogTee {
-        LogTee::new(self.clone(), generation, stream)
+        LogTee { log: self.clone(), generation, stream, begun: Vec::new(), lost: 0 }
     }
 
     /// Writes a line of ours about the service. Never waits.
@@ -178,9 +177,80 @@ impl ServiceLog {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing in them can be left half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Splits the bytes of one stream of one instance into lines for the log of its service.
+#[derive(Debug)]
+pub(crate) struct LogTee {
+    log: ServiceLog,
+    generation: Generation,
+    stream: LogStream,
+    /// The beginning of a line whose end has not come.
+    begun: Vec<u8>,
+    /// Lines that were dropped since the last that was not.
+    lost: u64,
+}
+
+impl LogTee {
+    /// Takes the next bytes. Waits for room in front of a slow disk, but not for long.
+    pub(crate) async fn take(&mut self, mut bytes: Vec<u8>) {
+        if let Some(last) = memchr::memrchr(b'\n', &bytes) {
+            let rest = bytes.split_off(last + 1);
+            bytes.pop();
+            if !self.begun.is_empty() {
+                self.begun.append(&mut bytes);
+                bytes = std::mem::take(&mut self.begun);
+            }
+            self.begun = rest;
+            self.send(bytes, false).await;
+        } else {
+            self.begun.append(&mut bytes);
+        }
+        if self.begun.len() >= LINE_BYTES_MAX {
+            let begun = std::mem::take(&mut self.begun);
+            self.send(begun, true).await;
+        }
+    }
+
+    /// The stream has ended; so has the line that was begun.
+    pub(crate) async fn end(&mut self) {
+        if !self.begun.is_empty() {
+            let begun = std::mem::take(&mut self.begun);
+            self.send(begun, false).await;
+        }
+        if self.lost > 0
+            && let Some(room) = self.room(LOGS_LINE_COST).await
+        {
+            let head = head(self.generation, self.stream, false);
+            self.log.put(head, None, std::mem::take(&mut self.lost), Some(room));
+        }
+    }
+
+    async fn send(&mut self, lines: Vec<u8>, continues: bool) {
+        // By the time when they were read, not when the disk had room.
+        let head = head(self.generation, self.stream, continues);
+        match self.room(lines.len() + LOGS_LINE_COST).await {
+            Some(room) => {
+                self.log.put(head, Some(lines), std::mem::take(&mut self.lost), Some(room));
+            }
+            None => self.lost += 1 + memchr::memchr_iter(b'\n', &lines).count() as u64,
+        }
+    }
+
+    async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let queue = &self.log.queue;
+        let bytes = u32::try_from(bytes.min(SERVICE_LOG_QUEUE_BYTES_MAX)).unwrap_or(u32::MAX);
+        if let Ok(room) = Arc::clone(&queue.room).try_acquire_many_owned(bytes) {
+            queue.is_stuck.store(false, Ordering::Relaxed);
+            return Some(room);
+        }
+        if queue.is_stuck.load(Ordering::Relaxed) {
+            return None;
+        }
+        let waited =
+            timeout(SERVICE_LOG_PATIENCE, Arc::clone(&queue.room).acquire_many_owned(bytes));
+        let room = waited.await.ok().and_then(Result::ok);
+        queue.is_stuck.store(room.is_none(), Ordering::Relaxed);
+        room
+    }
 }
 
 fn head(generation: Generation, stream: LogStream, continues: bool) -> LogHead {

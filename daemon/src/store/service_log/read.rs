@@ -4,23 +4,23 @@
 //! Where the last lines are wanted, their beginning is looked for from the end; from there everything is
 //! read in order, so that following goes on where the past ends.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use afresh_core::control::LogStream;
-use afresh_core::limits::LINE_BYTES_MAX;
+use afresh_core::limits::{LINE_BYTES_MAX, SERVICE_LOG_READ_BYTES};
 use afresh_core::log_line::{LOG_HEAD_BYTES_MAX, LogHead, parse_file_head};
 use afresh_core::time::Stamp;
 
 use super::file::number_of;
-use super::from_end::FromEnd;
 use super::{file_of, services};
-use crate::store::follow::{FileFollower, FollowedFiles};
-use crate::store::numbered::{FileLine, NumberedLines};
+use crate::os;
+use crate::store::follow::{FileFollower, FileLine, FollowedFiles, LineReader, NumberedLines};
 
 /// A longer line is none of ours.
-pub(super) const BYTES_MAX: usize = LOG_HEAD_BYTES_MAX + LINE_BYTES_MAX + 1;
+const BYTES_MAX: usize = LOG_HEAD_BYTES_MAX + LINE_BYTES_MAX + 1;
 
 /// Which lines are wanted; by default, all.
 #[derive(Clone, Debug, Default)]
@@ -36,15 +36,14 @@ pub struct Query {
 }
 
 impl Query {
-    pub(super) fn wants(&self, head: &LogHead, text: &[u8]) -> bool {
+    fn wants(&self, head: &LogHead, text: &[u8]) -> bool {
         self.since.is_none_or(|since| head.time >= since)
             && self.stream.is_none_or(|stream| head.stream == stream)
-            && self.grep.as_ref().is_none_or(|grep| contains(text, grep))
+            && self
+                .grep
+                .as_ref()
+                .is_none_or(|grep| memchr::memmem::find(text, grep.as_bytes()).is_some())
     }
-}
-
-fn contains(text: &[u8], part: &str) -> bool {
-    memchr::memmem::find(text, part.as_bytes()).is_some()
 }
 
 /// A line of a log.
@@ -247,6 +246,121 @@ impl FollowedFiles for LogReader {
                 }
             }
         }
+        Ok(())
+    }
+}
+
+/// The lines of one log from its end, to find where the last of them begin.
+struct FromEnd {
+    /// The file that is read, of those of its source; it goes down.
+    at: usize,
+    /// What was read of it, up to the end of the next line.
+    block: Vec<u8>,
+    /// Where that stands in the file.
+    start: u64,
+    /// The next line that is wanted, by its head.
+    next: Option<LogHead>,
+    /// Where it begins.
+    next_place: (usize, u64),
+    /// Where the last one that was taken begins: a file, and a place in it.
+    taken: (usize, u64),
+    is_at_begin: bool,
+}
+
+impl FromEnd {
+    fn new(lines: &NumberedLines) -> io::Result<Self> {
+        let at = lines.files.len().saturating_sub(1);
+        let mut end = Self {
+            at,
+            block: Vec::new(),
+            start: 0,
+            next: None,
+            next_place: (at, 0),
+            taken: (at, 0),
+            is_at_begin: lines.files.is_empty(),
+        };
+        if let Some(file) = lines.files.last() {
+            end.open(file)?;
+            // Nothing is taken yet; what has no end yet is for later.
+            end.taken = (at, end.start + end.block.len() as u64);
+        }
+        Ok(end)
+    }
+
+    fn take(&mut self) {
+        self.next = None;
+        self.taken = self.next_place;
+    }
+
+    fn fill(&mut self, lines: &NumberedLines, query: &Query) -> io::Result<()> {
+        while self.next.is_none() && !self.is_at_begin {
+            let Some(file) = lines.files.get(self.at) else { return Ok(()) };
+            match self.line_before(file.file())? {
+                Some((offset, line)) => {
+                    let Some((head, text)) = LogHead::parse(&line) else { continue };
+                    if query.wants(&head, text) {
+                        self.next = Some(head);
+                        self.next_place = (self.at, offset);
+                    } else if query.since.is_some_and(|since| head.time < since) {
+                        self.is_at_begin = true;
+                    }
+                }
+                None if self.at == 0 => self.is_at_begin = true,
+                None => {
+                    self.at -= 1;
+                    self.open(&lines.files[self.at])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins at the end of a file; behind its last newline.
+    fn open(&mut self, reader: &LineReader) -> io::Result<()> {
+        self.start = reader.end()?;
+        self.skip_line(reader.file())
+    }
+
+    /// Goes back to behind the next newline before what was read, of which nothing is kept.
+    fn skip_line(&mut self, file: &File) -> io::Result<()> {
+        self.block.clear();
+        while self.start > 0 {
+            self.read_more(file)?;
+            if let Some(end) = memchr::memrchr(b'\n', &self.block) {
+                self.block.truncate(end + 1);
+                return Ok(());
+            }
+            self.block.clear();
+        }
+        Ok(())
+    }
+
+    /// The next line towards the beginning of the file, and where it begins.
+    fn line_before(&mut self, file: &File) -> io::Result<Option<(u64, Vec<u8>)>> {
+        loop {
+            let Some(end) = self.block.len().checked_sub(1) else { return Ok(None) };
+            let before = memchr::memrchr(b'\n', &self.block[..end]);
+            if let Some(begin) = before.map(|at| at + 1).or((self.start == 0).then_some(0)) {
+                let line = self.block[begin..end].to_vec();
+                self.block.truncate(begin);
+                return Ok(Some((self.start + begin as u64, line)));
+            }
+            if self.block.len() > BYTES_MAX {
+                // None of ours: goes on at the end of the line before it.
+                self.skip_line(file)?;
+            } else {
+                self.read_more(file)?;
+            }
+        }
+    }
+
+    fn read_more(&mut self, file: &File) -> io::Result<()> {
+        let size = self.start.min(SERVICE_LOG_READ_BYTES as u64);
+        let mut block = vec![0; usize::try_from(size).unwrap_or_default()];
+        self.start -= size;
+        os::read_exact_at(file, &mut block, self.start)?;
+        block.extend_from_slice(&self.block);
+        self.block = block;
         Ok(())
     }
 }

@@ -14,25 +14,26 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::file::LogFile;
-use super::{LogBlock, LogJob, LogTarget, locked};
+use super::{LogBlock, LogJob, LogTarget};
 use crate::clock::now;
 use crate::error_chain::chain;
+use crate::store::{counted, locked};
 
 pub(super) struct LogWriter {
-    jobs: mpsc::Receiver<LogJob>,
-    notify: Box<dyn Fn(&str) + Send>,
+    pub(super) jobs: mpsc::Receiver<LogJob>,
+    pub(super) notify: Box<dyn Fn(&str) + Send>,
     /// Lines of one log that are to be written next.
-    page: Vec<u8>,
+    pub(super) page: Vec<u8>,
     /// The log of these lines, and the generation of the last of them.
-    target: Option<(Arc<LogTarget>, u64)>,
+    pub(super) target: Option<(Arc<LogTarget>, u64)>,
     /// Logs that lack lines which they do not speak of yet.
-    troubled: Vec<Arc<LogTarget>>,
+    pub(super) troubled: Vec<Arc<LogTarget>>,
 }
 
 /// The file of a log, and what has become of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TargetState {
-    file: LogFile,
+    pub(super) file: LogFile,
     /// Lines that are missing since the last note.
     lost: u64,
     why: String,
@@ -45,10 +46,6 @@ pub(super) struct TargetState {
 }
 
 impl TargetState {
-    pub(super) fn new(file: LogFile) -> Self {
-        Self { file, lost: 0, why: String::new(), retry_at: None, told_at: None, is_told: false }
-    }
-
     /// Writes lines, after a note of those that are missing in front of them.
     fn write(&mut self, limits: LogLimits, generation: u64, page: &[u8], notify: &dyn Fn(&str)) {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -75,8 +72,8 @@ impl TargetState {
             self.lose(lines_in(&page[written..]), chain(&error), notify);
         } else if self.is_told {
             self.is_told = false;
-            let path = self.file.path().display();
-            notify(&format!("log: `{path}` is written again, and lacks {}", lines(told)));
+            let path = self.file.path.display();
+            notify(&format!("log: `{path}` is written again, and lacks {}", counted(told, "line")));
         }
     }
 
@@ -87,7 +84,7 @@ impl TargetState {
         if is_due && !self.is_told {
             self.told_at = Some(Instant::now());
             self.is_told = true;
-            let (path, why) = (self.file.path().display(), &self.why);
+            let (path, why) = (self.file.path.display(), &self.why);
             notify(&format!(
                 "log: `{path}` cannot be written: {why}; the service goes on, and what is lost is counted"
             ));
@@ -96,10 +93,6 @@ impl TargetState {
 }
 
 impl LogWriter {
-    pub(super) fn new(jobs: mpsc::Receiver<LogJob>, notify: Box<dyn Fn(&str) + Send>) -> Self {
-        Self { jobs, notify, page: Vec::new(), target: None, troubled: Vec::new() }
-    }
-
     /// Writes until the last sender is gone.
     pub(super) fn run(mut self) {
         while let Some(job) = self.jobs.blocking_recv() {
@@ -135,8 +128,8 @@ impl LogWriter {
             state.retry_at = None;
             state.write(*locked(&target.limits), 0, &[], &*self.notify);
             if state.lost > 0 {
-                let path = state.file.path().display();
-                (self.notify)(&format!("log: `{path}` lacks {}", lines(state.lost)));
+                let path = state.file.path.display();
+                (self.notify)(&format!("log: `{path}` lacks {}", counted(state.lost, "line")));
             }
             state.lost > 0
         });
@@ -181,11 +174,4 @@ impl LogWriter {
 
 fn lines_in(page: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', page).count() as u64
-}
-
-fn lines(count: u64) -> String {
-    match count {
-        1 => "1 line".to_owned(),
-        count => format!("{count} lines"),
-    }
 }

@@ -5,7 +5,8 @@
 //! during a sync: it is free again after microseconds.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,16 +16,16 @@ use afresh_core::time::Stamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::Settings;
 use crate::os::{self, FileKind};
+use crate::store::lock::lock_patiently;
 use crate::store::replace::{folder_of, sync_folder, without_unsupported};
-use crate::store::rotating::{ends_torn, rotate};
+use crate::store::rotating::{ends_torn, rotate, write_lines};
 use crate::store::workspace::make_state_folder;
 
 /// The file of the trail, which may be away at times.
 pub(super) struct TrailFile {
-    path: PathBuf,
-    bytes_max: u64,
-    files_kept: u32,
+    settings: Settings,
     open: Option<OpenTrailFile>,
     /// Files that were written to and rotated since the last sync.
     unsynced: Vec<File>,
@@ -48,14 +49,8 @@ struct OpenTrailFile {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteTrailError {
     /// The trail's folder is gone and can't be made again.
-    #[error("cannot create the folder `{path}`")]
-    CreateFolder {
-        /// The folder.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot create the folder `{0}`")]
+    CreateFolder(PathBuf, #[source] io::Error),
     /// The file can't be opened.
     #[error("cannot open it")]
     Open(#[source] io::Error),
@@ -73,24 +68,10 @@ pub enum WriteTrailError {
     Sync(#[source] io::Error),
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum LockState {
-    Held,
-    /// Its holder is stopped, or the file system has no locks. Nothing may be cut or rotated.
-    Unavailable,
-}
-
 impl TrailFile {
-    pub(super) fn new(path: PathBuf, bytes_max: u64, files_kept: u32) -> Self {
-        Self {
-            path,
-            bytes_max,
-            files_kept: files_kept.max(1),
-            open: None,
-            unsynced: Vec::new(),
-            repaired: None,
-            rotate_error: None,
-        }
+    pub(super) fn new(settings: Settings) -> Self {
+        let (open, unsynced, repaired) = (None, Vec::new(), None);
+        Self { settings, open, unsynced, repaired, rotate_error: None }
     }
 
     /// Appends the lines in order, and returns how many of them were. `stamp` is for a record of
@@ -102,11 +83,10 @@ impl TrailFile {
     ) -> (usize, Result<(), WriteTrailError>) {
         let mut written = 0;
         while written < lines.len() {
-            let result = self.lock_current().and_then(|lock| {
-                let result = self.append_locked(lock, stamp, &lines[written..], &mut written);
-                if let Some(open) = &self.open
-                    && lock == LockState::Held
-                {
+            let result = self.lock_current().and_then(|is_locked| {
+                let rest = &lines[written..];
+                let result = self.append_locked(is_locked, stamp, rest, &mut written);
+                if let Some(open) = self.open.as_ref().filter(|_| is_locked) {
                     // Closing the file frees the lock too.
                     open.file.unlock().ok();
                 }
@@ -137,19 +117,24 @@ impl TrailFile {
         result.map_err(WriteTrailError::Sync)
     }
 
-    /// Opens the file that the path leads to now, and locks it.
-    fn lock_current(&mut self) -> Result<LockState, WriteTrailError> {
+    /// Opens the file that the path leads to now, and locks it, if that can be had: its holder may be stopped, or the
+    /// file system has no locks. Without the lock nothing may be cut or rotated.
+    fn lock_current(&mut self) -> Result<bool, WriteTrailError> {
         let deadline = Instant::now() + TRAIL_LOCK_WAIT;
         // Other processes do not rotate that often.
         for _ in 0..1000 {
             let open = match self.open.take() {
                 Some(open) => open,
-                None => OpenTrailFile::new(&self.path)?,
+                None => OpenTrailFile::new(&self.settings.path)?,
             };
-            let lock = lock_until(&open.file, deadline);
-            if os::is_at_path(&open.file, &self.path) {
+            let pauses = successors(Some(Duration::from_micros(200)), |pause| {
+                Some((*pause * 2).min(Duration::from_millis(5)))
+            });
+            let in_time = pauses.take_while(|_| Instant::now() < deadline);
+            let is_locked = lock_patiently(&open.file, in_time).is_ok();
+            if os::is_at_path(&open.file, &self.settings.path) {
                 self.open = Some(open);
-                return Ok(lock);
+                return Ok(is_locked);
             }
             self.retire(open);
         }
@@ -166,7 +151,7 @@ impl TrailFile {
 
     fn append_locked(
         &mut self,
-        lock: LockState,
+        is_locked: bool,
         stamp: Stamp,
         lines: &[String],
         written: &mut usize,
@@ -174,7 +159,7 @@ impl TrailFile {
         let Some(open) = self.open.as_mut() else {
             return Ok(());
         };
-        let may_cut = lock == LockState::Held && open.is_regular;
+        let may_cut = is_locked && open.is_regular;
         if may_cut {
             if let Some(line) = open.repair(stamp).map_err(WriteTrailError::Append)? {
                 self.repaired = Some(line);
@@ -186,8 +171,8 @@ impl TrailFile {
         }
         for line in lines {
             let len = open.len().map_err(WriteTrailError::Append)?;
-            if may_cut && len > 0 && len + line.len() as u64 > self.bytes_max {
-                match rotate(&open.real, self.files_kept) {
+            if may_cut && len > 0 && len + line.len() as u64 > self.settings.file_bytes_max {
+                match rotate(&open.real, self.settings.files_kept.max(1)) {
                     Ok(()) => {
                         if let Some(open) = self.open.take() {
                             self.retire(open);
@@ -220,7 +205,7 @@ impl OpenTrailFile {
     fn new(path: &Path) -> Result<Self, WriteTrailError> {
         let folder = folder_of(path);
         make_state_folder(folder)
-            .map_err(|source| WriteTrailError::CreateFolder { path: folder.to_owned(), source })?;
+            .map_err(|error| WriteTrailError::CreateFolder(folder.to_owned(), error))?;
         // Opening it would create the file that it leads to, somewhere.
         let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
         if is_link && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
@@ -269,28 +254,8 @@ impl OpenTrailFile {
         // Without the lock a torn line can't be cut off, but ours need not be joined to it.
         let is_torn = !may_cut && self.is_regular && ends_torn(&self.file)?;
         let line = if is_torn { &format!("\n{line}") } else { line };
-        let mut rest = line.as_bytes();
         self.is_written = true;
-        while !rest.is_empty() {
-            let error = match self.file.write(rest) {
-                Ok(count) if count == rest.len() => break,
-                // Only with the lock does the rest go where it belongs. On a full disk it fails,
-                // and says why.
-                Ok(count) if count > 0 && may_cut => {
-                    rest = &rest[count..];
-                    continue;
-                }
-                Ok(_) => io::ErrorKind::WriteZero.into(),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => e,
-            };
-            let torn = before + (line.len() - rest.len()) as u64;
-            if may_cut && torn > before && self.len()? == torn {
-                os::cut(&self.file, before)?;
-            }
-            return Err(error);
-        }
-        Ok(())
+        write_lines(&self.file, before, line.as_bytes(), may_cut).1
     }
 
     /// Cuts off a last line without an end, which a dead writer left, and returns the record that
@@ -342,20 +307,5 @@ impl OpenTrailFile {
             end = start;
         }
         Ok(0)
-    }
-}
-
-fn lock_until(file: &File, deadline: Instant) -> LockState {
-    let mut pause = Duration::from_micros(200);
-    loop {
-        match file.try_lock() {
-            Ok(()) => return LockState::Held,
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
-                // The kernel has no lock with a time limit.
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(5));
-            }
-            Err(_) => return LockState::Unavailable,
-        }
     }
 }

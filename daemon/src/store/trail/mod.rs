@@ -9,30 +9,26 @@
 //! record when the file works again.
 
 mod file;
-mod losses;
 #[cfg(test)]
 pub(super) mod tests;
-mod writer;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use afresh_core::audit::Record;
-use afresh_core::limits::{
-    TRAIL_FILE_BYTES_MAX, TRAIL_FILES_KEPT, TRAIL_QUEUE_LEN_MAX, TRAIL_SYNC_WAIT,
-};
+use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::limits::{TRAIL_NOTICE_INTERVAL, TRAIL_QUEUE_LEN_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::time::{Stamp, show_duration};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::file::TrailFile;
 pub use self::file::WriteTrailError;
-use self::losses::Losses;
-use self::writer::{TrailJob, TrailWriter};
-use super::Notice;
+use super::{counted, locked};
 use crate::clock::now;
+use crate::error_chain::chain;
 
 /// The path of the trail, and its limits.
 #[derive(Clone, Debug)]
@@ -43,17 +39,6 @@ pub struct Settings {
     pub file_bytes_max: u64,
     /// Rotated files that are kept, one at least.
     pub files_kept: u32,
-}
-
-impl Settings {
-    /// The usual limits.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            file_bytes_max: TRAIL_FILE_BYTES_MAX,
-            files_kept: TRAIL_FILES_KEPT,
-        }
-    }
 }
 
 /// A handle to the trail; clones write to the same one.
@@ -75,7 +60,12 @@ struct TrailQueue {
     last_stamp: Stamp,
 }
 
-type Acknowledgement = Box<dyn FnOnce(Result<(), AnnounceError>) + Send>;
+/// A record on its way to disk.
+struct TrailJob {
+    record: Record,
+    stamp: Stamp,
+    answer: Option<oneshot::Sender<Result<(), AnnounceError>>>,
+}
 
 /// Why an announced record is not known to be on disk.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -108,13 +98,13 @@ pub enum CloseTrailError {
 impl Trail {
     /// Starts the writer. The file is opened with the first record, and again when it went away;
     /// `notify` is told what a person should know, from any thread, and must not block.
-    pub fn open(settings: Settings, notify: impl Fn(Notice) + Send + Sync + 'static) -> Self {
-        let Settings { path, file_bytes_max, files_kept } = settings;
-        let losses = Arc::new(Losses::new(path.clone(), Box::new(notify)));
+    pub fn open(settings: Settings, notify: impl Fn(String) + Send + Sync + 'static) -> Self {
+        let (path, notify) = (settings.path.clone(), Box::new(notify));
+        let losses = Arc::new(Losses { path, notify, state: Mutex::default() });
         let (sender, jobs) = mpsc::sync_channel(TRAIL_QUEUE_LEN_MAX);
         let (done_sender, done) = mpsc::sync_channel(1);
         let writer = TrailWriter {
-            file: TrailFile::new(path, file_bytes_max, files_kept),
+            file: TrailFile::new(settings),
             losses: losses.clone(),
             jobs,
             _done: done_sender,
@@ -141,8 +131,7 @@ impl Trail {
         record: Record,
     ) -> impl Future<Output = Result<(), AnnounceError>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        // The caller may be gone.
-        self.push(record, Some(Box::new(|result| drop(sender.send(result)))));
+        self.push(record, Some(sender));
         let deadline = Instant::now() + TRAIL_SYNC_WAIT;
         async move {
             match tokio::time::timeout_at(deadline, receiver).await {
@@ -153,31 +142,20 @@ impl Trail {
         }
     }
 
-    /// Like [`announce`](Self::announce), for threads.
-    pub fn announce_blocking(&self, record: Record) -> Result<(), AnnounceError> {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        self.push(record, Some(Box::new(move |result| drop(sender.send(result)))));
-        receiver.recv_timeout(TRAIL_SYNC_WAIT).unwrap_or_else(|error| match error {
-            RecvTimeoutError::Timeout => Err(AnnounceError::TimedOut),
-            RecvTimeoutError::Disconnected => Err(AnnounceError::Closed),
-        })
-    }
-
     /// Writes what is queued, for no longer than `deadline`. Records handed in later are lost.
     pub fn close(&self, deadline: Duration) -> Result<(), CloseTrailError> {
-        drop(self.queue().jobs.take());
-        let done = self.shared.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if done.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
+        drop(locked(&self.shared.queue).jobs.take());
+        if locked(&self.shared.done).recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
             return Err(CloseTrailError::TimedOut(deadline));
         }
-        match self.shared.losses.count() {
+        match locked(&self.shared.losses.state).count {
             0 => Ok(()),
             count => Err(CloseTrailError::Lost(count)),
         }
     }
 
-    fn push(&self, record: Record, answer: Option<Acknowledgement>) {
-        let mut queue = self.queue();
+    fn push(&self, record: Record, answer: Option<oneshot::Sender<Result<(), AnnounceError>>>) {
+        let mut queue = locked(&self.shared.queue);
         // Stamped and queued under one lock, so that the stamps are in order.
         let stamp = now().max(queue.last_stamp);
         queue.last_stamp = stamp;
@@ -192,12 +170,182 @@ impl Trail {
         };
         drop(queue);
         self.shared.losses.add(1, stamp, error.to_string());
-        if let Some(answer) = job.answer {
-            answer(Err(error));
+        // The caller may be gone.
+        job.answer.map(|answer| answer.send(Err(error)));
+    }
+}
+
+/// The thread that owns the file: takes what is queued, writes it, syncs once, and acknowledges.
+struct TrailWriter {
+    file: TrailFile,
+    losses: Arc<Losses>,
+    jobs: Receiver<TrailJob>,
+    /// Dropped at the end, which tells [`Trail::close`](Trail::close).
+    _done: SyncSender<()>,
+}
+
+impl TrailWriter {
+    /// Writes until the last sender is gone.
+    fn run(mut self) {
+        loop {
+            let first = match locked(&self.losses.state).untold_for(Instant::now()) {
+                Some(wait) => self.jobs.recv_timeout(wait),
+                None => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match first {
+                Ok(job) => {
+                    let mut batch = vec![job];
+                    batch.extend(self.jobs.try_iter().take(TRAIL_QUEUE_LEN_MAX));
+                    self.write(batch);
+                }
+                Err(RecvTimeoutError::Timeout) => self.losses.tell_if_due(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if locked(&self.losses.state).count > 0 {
+            self.write(Vec::new());
         }
     }
 
-    fn queue(&self) -> std::sync::MutexGuard<'_, TrailQueue> {
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn write(&mut self, batch: Vec<TrailJob>) {
+        // A record of the trail's own goes first; its stamp must not be later than what follows.
+        let stamp = batch.first().map_or_else(now, |job| job.stamp);
+        let lost = self.losses.record();
+        let mut lines: Vec<String> =
+            lost.iter().map(|(record, _)| record.to_safe_line(stamp)).collect();
+        let own = lines.len();
+        lines.extend(batch.iter().map(|job| job.record.to_safe_line(job.stamp)));
+
+        let (written, appended) = self.file.append(stamp, &lines);
+        let synced = self.file.sync();
+        if let Some(error) = self.file.rotate_error.take() {
+            self.losses.tell_unrotated(&error);
+        }
+        if let Some((_, count)) = lost
+            && written > 0
+        {
+            self.losses.settle(count);
+        }
+        let written = if synced.is_ok() { written.saturating_sub(own) } else { 0 };
+        let error = appended.and(synced).err().map(Arc::new);
+        let failed = &batch[written..];
+        if let (Some(error), Some(first)) = (&error, failed.first()) {
+            self.losses.add(failed.len() as u64, first.stamp, chain(error));
+        }
+        for (index, job) in batch.into_iter().enumerate() {
+            let result = match &error {
+                Some(error) if index >= written => Err(AnnounceError::Write(error.clone())),
+                _ => Ok(()),
+            };
+            job.answer.map(|answer| answer.send(result));
+        }
+    }
+}
+
+/// Counts the records that could not be written, and reports them: at once, and then not too often.
+struct Losses {
+    path: PathBuf,
+    notify: Box<dyn Fn(String) + Send + Sync>,
+    state: Mutex<LossCount>,
+}
+
+#[derive(Default)]
+struct LossCount {
+    /// Lost since the last record of losses.
+    count: u64,
+    /// The number of those that were reported.
+    told: u64,
+    since: Stamp,
+    error: String,
+    told_at: Option<Instant>,
+    unrotated_told_at: Option<Instant>,
+}
+
+impl LossCount {
+    /// The time until the next report.
+    fn untold_for(&self, now: Instant) -> Option<Duration> {
+        let due = self.told_at.map_or(now, |at| at + TRAIL_NOTICE_INTERVAL);
+        (self.count > self.told).then(|| due.duration_since(now))
+    }
+}
+
+impl Losses {
+    fn add(&self, count: u64, since: Stamp, error: String) {
+        let mut state = locked(&self.state);
+        if state.count == 0 {
+            state.since = since;
+        }
+        state.count += count;
+        state.error = error;
+        drop(state);
+        self.tell_if_due();
+    }
+
+    fn tell_if_due(&self) {
+        let mut state = locked(&self.state);
+        let now = Instant::now();
+        if state.untold_for(now) != Some(Duration::ZERO) {
+            return;
+        }
+        state.told = state.count;
+        state.told_at = Some(now);
+        let text = format!(
+            "trail: {} could not be written to `{}`: {}; supervision goes on, and each new record tries again",
+            counted(state.count, "record"),
+            self.path.display(),
+            state.error
+        );
+        drop(state);
+        (self.notify)(text);
+    }
+
+    /// Tells that the file can't be rotated. Nothing is lost by that yet.
+    fn tell_unrotated(&self, error: &io::Error) {
+        let now = Instant::now();
+        let told_at = locked(&self.state).unrotated_told_at.replace(now);
+        if told_at.is_some_and(|at| now < at + TRAIL_NOTICE_INTERVAL) {
+            locked(&self.state).unrotated_told_at = told_at;
+            return;
+        }
+        let path = self.path.display();
+        let text = format!("trail: `{path}` cannot be rotated, and grows: {error}");
+        (self.notify)(text);
+    }
+
+    /// The record of the losses, and how many it speaks of.
+    fn record(&self) -> Option<(Record, u64)> {
+        let state = locked(&self.state);
+        let record = Record {
+            level: Level::Error,
+            logger: "afresh.trail".to_owned(),
+            message: format!(
+                "{} could not be written to the trail",
+                counted(state.count, "record")
+            ),
+            event_type: EventType::TrailRecordsLost,
+            props: vec![
+                ("count", state.count.into()),
+                ("since", state.since.to_string().into()),
+                ("error", state.error.as_str().into()),
+            ],
+        };
+        (state.count > 0).then_some((record, state.count))
+    }
+
+    /// Forgets losses that are on record. Who was told of them is told of the end of them.
+    fn settle(&self, count: u64) {
+        let mut state = locked(&self.state);
+        let was_told = state.told > 0;
+        state.count -= count;
+        state.told = 0;
+        drop(state);
+        if was_told {
+            let path = self.path.display();
+            let text = format!(
+                "trail: `{path}` can be written again; {} were lost",
+                counted(count, "record")
+            );
+            (self.notify)(text);
+        }
     }
 }

@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use afresh_core::audit::{EventType, Level};
-use afresh_core::limits::{TRAIL_LINE_BYTES_MAX, TRAIL_LOCK_WAIT};
+use afresh_core::limits::{
+    TRAIL_FILE_BYTES_MAX, TRAIL_FILES_KEPT, TRAIL_LINE_BYTES_MAX, TRAIL_LOCK_WAIT,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -48,10 +50,30 @@ fn event_types(path: &Path) -> Vec<String> {
     read(path).iter().map(|e| e.event_type().unwrap().to_owned()).collect()
 }
 
+impl Trail {
+    /// Like [`announce`](Self::announce), for threads.
+    pub(in crate::store) fn announce_blocking(&self, record: Record) -> Result<(), AnnounceError> {
+        let (sender, mut answer) = oneshot::channel();
+        self.push(record, Some(sender));
+        let deadline = Instant::now() + TRAIL_SYNC_WAIT;
+        loop {
+            match answer.try_recv() {
+                Ok(result) => return result,
+                Err(oneshot::error::TryRecvError::Closed) => return Err(AnnounceError::Closed),
+                Err(_) if Instant::now() > deadline => return Err(AnnounceError::TimedOut),
+                Err(_) => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+}
+
 /// A trail and what it tells.
-fn open(path: &Path) -> (Trail, Receiver<Notice>) {
+fn open(path: &Path) -> (Trail, Receiver<String>) {
     let (sender, notices) = mpsc::sync_channel(100);
-    let trail = Trail::open(Settings::new(path), move |notice| sender.try_send(notice).unwrap());
+    let limits = (TRAIL_FILE_BYTES_MAX, TRAIL_FILES_KEPT);
+    let (file_bytes_max, files_kept) = limits;
+    let settings = Settings { path: path.to_owned(), file_bytes_max, files_kept };
+    let trail = Trail::open(settings, move |notice| sender.try_send(notice).unwrap());
     (trail, notices)
 }
 
@@ -59,8 +81,8 @@ fn close(trail: &Trail) {
     trail.close(Duration::from_secs(30)).unwrap();
 }
 
-fn next(notices: &Receiver<Notice>) -> String {
-    notices.recv_timeout(Duration::from_secs(30)).unwrap().text
+fn next(notices: &Receiver<String>) -> String {
+    notices.recv_timeout(Duration::from_secs(30)).unwrap()
 }
 
 #[test]
@@ -289,7 +311,7 @@ fn writer_process() {
         if trail.announce_blocking(event(2 * n + 1)).is_err() {
             return;
         }
-        let mut stdout = std::io::stdout().lock();
+        let mut stdout = io::stdout().lock();
         writeln!(stdout, "ack {}", 2 * n + 1).unwrap();
         stdout.flush().unwrap();
     }
