@@ -70,8 +70,8 @@ impl Opencode {
         }
         self.phase = Phase::Opening { since };
         self.listen(0);
-        self.get(OpencodeRequest::Windows, "/config/providers");
-        self.post(OpencodeRequest::Session, "/session", &launch::session(&self.setup));
+        self.ask(OpencodeRequest::Windows, "/config/providers", None);
+        self.ask(OpencodeRequest::Session, "/session", Some(&launch::session(&self.setup)));
         self.woken();
     }
 
@@ -100,11 +100,11 @@ impl Opencode {
         }
         let Some(session) = self.session.clone() else { return };
         // Only now: what these say includes the messages.
-        self.get(OpencodeRequest::Used, &format!("/session/{session}"));
-        self.get(OpencodeRequest::Subagents, &format!("/session/{session}/children"));
-        self.get(OpencodeRequest::Permissions, "/permission");
-        self.get(OpencodeRequest::Questions, "/question");
-        self.get(OpencodeRequest::Status, "/session/status");
+        self.ask(OpencodeRequest::Used, &format!("/session/{session}"), None);
+        self.ask(OpencodeRequest::Subagents, &format!("/session/{session}/children"), None);
+        self.ask(OpencodeRequest::Permissions, "/permission", None);
+        self.ask(OpencodeRequest::Questions, "/question", None);
+        self.ask(OpencodeRequest::Status, "/session/status", None);
     }
 
     /// Takes in which sessions work: one that is not in the list is idle.
@@ -141,13 +141,13 @@ impl Opencode {
                 "message": "This is not allowed here, and there is nobody to ask. Go on without it.",
             }),
         };
-        self.post(OpencodeRequest::Reply, &format!("/permission/{id}/reply"), &body);
+        self.ask(OpencodeRequest::Reply, &format!("/permission/{id}/reply"), Some(&body));
     }
 
     /// Refuses a question of the agent: a run has no user to answer.
     pub(super) fn refuse(&mut self, request: &Value) {
         if let Some(id) = id_of(request) {
-            self.post(OpencodeRequest::Reply, &format!("/question/{id}/reject"), &json!({}));
+            self.ask(OpencodeRequest::Reply, &format!("/question/{id}/reject"), Some(&json!({})));
         }
     }
 }

@@ -183,21 +183,10 @@ impl Opencode {
         self.hear(AgentEvent::Strange(cut(text, AGENT_DETAIL_CHARS_MAX)));
     }
 
-    fn get(&mut self, purpose: OpencodeRequest, path: &str) {
-        self.request(purpose, "GET", path, Vec::new());
-    }
-
-    fn post(&mut self, purpose: OpencodeRequest, path: &str, body: &Value) {
-        self.request(purpose, "POST", path, body.to_string().into_bytes());
-    }
-
-    fn request(
-        &mut self,
-        purpose: OpencodeRequest,
-        method: &'static str,
-        path: &str,
-        body: Vec<u8>,
-    ) {
+    /// Makes a request: one with a body is a POST.
+    fn ask(&mut self, purpose: OpencodeRequest, path: &str, body: Option<&Value>) {
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
         let request = RequestId(self.requests_made);
         self.requests_made += 1;
         if self.requests.len() >= AGENT_REQUESTS_MAX {
@@ -217,7 +206,7 @@ impl Opencode {
             self.now.since(*asked) < AGENT_HEALTH_WAIT && self.is_asked(OpencodeRequest::Health)
         };
         let asked = asked.filter(waits).unwrap_or_else(|| {
-            self.get(OpencodeRequest::Health, "/global/health");
+            self.ask(OpencodeRequest::Health, "/global/health", None);
             self.now
         });
         self.phase = Phase::Polling { since, asked };
@@ -282,13 +271,13 @@ impl Opencode {
         };
         let turn = self.turn.get_or_insert_default();
         turn.unseen = turn.unseen.saturating_add(1);
-        self.post(purpose, &path, &body);
+        self.ask(purpose, &path, Some(&body));
     }
 
     fn abort(&mut self) {
         if let Some(session) = &self.session {
             let path = format!("/session/{session}/abort");
-            self.post(OpencodeRequest::Abort, &path, &json!({}));
+            self.ask(OpencodeRequest::Abort, &path, Some(&json!({})));
         }
     }
 
@@ -320,7 +309,7 @@ impl Opencode {
             self.unsure = false;
             if !self.is_asked(OpencodeRequest::Messages) {
                 let path = format!("/session/{session}/message?limit={AGENT_REREAD_MESSAGES_MAX}");
-                self.get(OpencodeRequest::Messages, &path);
+                self.ask(OpencodeRequest::Messages, &path, None);
             }
         }
     }

@@ -137,7 +137,7 @@ fn what_is_remembered_has_a_bound() {
     }
     let windows: serde_json::Map<String, Value> =
         (0..20_000).map(|number| (number.to_string(), json!({"limit": {"context": 1}}))).collect();
-    pair.session.get(OpencodeRequest::Windows, "/");
+    pair.session.ask(OpencodeRequest::Windows, "/", None);
     let Some(Effect::Request { request, .. }) = pair.session.effects.pop() else {
         panic!("no request");
     };
@@ -157,9 +157,9 @@ fn what_is_remembered_has_a_bound() {
 #[test]
 fn of_too_many_requests_the_oldest_is_forgotten() {
     let mut session = Opencode::new(setup(), String::new());
-    session.get(OpencodeRequest::Health, "/");
+    session.ask(OpencodeRequest::Health, "/", None);
     for _ in 0..AGENT_REQUESTS_MAX {
-        session.get(OpencodeRequest::Status, "/");
+        session.ask(OpencodeRequest::Status, "/", None);
     }
     assert!(
         !session.is_asked(OpencodeRequest::Health) && session.is_asked(OpencodeRequest::Status)
