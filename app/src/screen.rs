@@ -74,7 +74,8 @@ impl Screen {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// What is behind a lock, also after the panic of another thread.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is drawn is no worse for the panic of a thread.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

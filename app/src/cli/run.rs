@@ -16,7 +16,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use afresh_core::agent::AgentKind;
 use afresh_core::config::RunSettings;
 use afresh_core::limits::SUMMARY_WRITE_MAX;
-use afresh_core::run::plan::Plan;
 use afresh_core::run::{Exclude, Finish, Machine};
 use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
@@ -91,7 +90,10 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let plan = sound.plan;
     let mut workspace = environment.workspace();
     let config = arguments.flags.config(environment, &workspace)?;
-    warn_of_files(&plan, &config.run);
+    let has_files = plan.phases.iter().any(|phase| !phase.files.is_empty());
+    if config.run.settings.without_git && has_files {
+        output::warn("the `Files:` of the plan are not checked: only git knows what was touched");
+    }
     let (kind, program) = agent(&config.run, environment)?;
     let servers = OwnServers::new(kind, &program, config.run.supervise_mcp, environment)?;
     let found = servers.find();
@@ -151,7 +153,8 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
         control: Some(environment.runtime_folders()),
         version: env!("CARGO_PKG_VERSION"),
         branch: settings.branch,
-        excludes: excludes(settings.excludes),
+        // Our own state is never committed.
+        excludes: Exclude::parse(".afresh/").into_iter().chain(settings.excludes).collect(),
         events,
         requests,
         hears_jobs: is_drawn,
@@ -233,13 +236,6 @@ fn installed(program: &[String], environment: &Environment) -> Result<(), Comman
     Err(CommandError::new(Exit::NotFound, text).hint(hint))
 }
 
-/// Without git, which files are touched is not checked.
-fn warn_of_files(plan: &Plan, settings: &RunSettings) {
-    if settings.settings.without_git && plan.phases.iter().any(|phase| !phase.files.is_empty()) {
-        output::warn("the `Files:` of the plan are not checked: only git knows what was touched");
-    }
-}
-
 /// Ends what a run has left that was killed, and marks what this one starts.
 fn end_leftovers(
     mark: &ProcessMark,
@@ -315,11 +311,6 @@ fn agent(
             Ok((kind, own(kind)))
         }
     }
-}
-
-/// What is never committed: our own state, and what was given.
-fn excludes(given: Vec<Exclude>) -> Vec<Exclude> {
-    Exclude::parse(".afresh/").into_iter().chain(given).collect()
 }
 
 fn on_path(name: &str, environment: &Environment) -> bool {

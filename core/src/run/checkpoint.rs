@@ -45,8 +45,18 @@ impl Checkpoint {
     }
 
     fn written(&self, list_max: usize) -> String {
-        let mut out = String::new();
-        self.write_head(&mut out);
+        let mut out =
+            "# Checkpoint: this is a fresh session that continues earlier work\n".to_owned();
+        let which = match self.kind {
+            Some(Kind::Restart(number)) => format!("restart {number} of {}", self.restarts_max),
+            Some(Kind::Remediation(number)) => format!("remediation {number}: gates have failed"),
+            Some(Kind::Resumed) => "resumed".to_owned(),
+            Some(Kind::First) | None => "first session".to_owned(),
+        };
+        push(&mut out, &format!("Phase: {} ({which})", self.phase));
+        if !self.why.is_empty() {
+            push(&mut out, &format!("Why the session before ended: {}", self.why));
+        }
         if let Some(handoff) = &self.handoff {
             section(&mut out, "What the session before wrote for you");
             push(&mut out, &cut(handoff, HANDOFF_CHARS_MAX));
@@ -96,20 +106,6 @@ impl Checkpoint {
             false => push(&mut out, &advice.replacen("The work", "All other work", 1)),
         }
         out
-    }
-
-    fn write_head(&self, out: &mut String) {
-        out.push_str("# Checkpoint: this is a fresh session that continues earlier work\n");
-        let which = match self.kind {
-            Some(Kind::Restart(number)) => format!("restart {number} of {}", self.restarts_max),
-            Some(Kind::Remediation(number)) => format!("remediation {number}: gates have failed"),
-            Some(Kind::Resumed) => "resumed".to_owned(),
-            Some(Kind::First) | None => "first session".to_owned(),
-        };
-        push(out, &format!("Phase: {} ({which})", self.phase));
-        if !self.why.is_empty() {
-            push(out, &format!("Why the session before ended: {}", self.why));
-        }
     }
 
     const fn advice(&self) -> &'static str {

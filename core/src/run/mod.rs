@@ -14,13 +14,11 @@
 //! our words to the agent, `final_message.rs` reads those with which it stops, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
 //! a file or a clock.
 
-mod braces;
 mod checkpoint;
-mod exclude;
+mod file_patterns;
 mod final_message;
 mod machine;
 mod meter;
-mod names;
 pub mod plan;
 mod prompts;
 mod record;
@@ -31,12 +29,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::braces::expand_braces;
 pub use self::checkpoint::Checkpoint;
-pub use self::exclude::Exclude;
+pub use self::file_patterns::{Exclude, expand_braces, named};
 pub use self::machine::{GateState, Machine, View, Wait};
 pub use self::meter::{Level, Meter};
-pub use self::names::named;
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{ResumePhase, ResumeState};
 pub use self::settings::{Budget, Dirty, Settings};

@@ -34,11 +34,6 @@ pub(super) fn task(plan: &Plan, phase: &Phase) -> String {
     out
 }
 
-/// A checkpoint in front of a prompt.
-pub(super) fn with_checkpoint(checkpoint: &str, prompt: &str) -> String {
-    format!("{}\n\n---\n\n{prompt}", checkpoint.trim_end())
-}
-
 /// The context is filling up.
 pub(super) fn steer(percent: Option<f64>) -> String {
     let used = percent.map_or(String::new(), |percent| format!(" ({percent:.0} % is used)"));

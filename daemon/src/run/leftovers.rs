@@ -71,19 +71,16 @@ impl ProcessMark {
         let found = find();
         // Who is gone meanwhile needs no signal.
         found.iter().for_each(|pid| terminate_one(*pid).unwrap_or_default());
-        let rounds = |time: std::time::Duration| 0..time.as_millis() / SWEEP_PAUSE.as_millis();
-        for _ in rounds(ORPHANED_GRACE) {
-            if find().is_empty() {
-                return Ok(found.len());
-            }
-            std::thread::sleep(SWEEP_PAUSE);
-        }
-        for _ in rounds(SWEEP_MAX) {
+        let rounds = |time: std::time::Duration| time.as_millis() / SWEEP_PAUSE.as_millis();
+        let graceful = rounds(ORPHANED_GRACE);
+        for round in 0..graceful + rounds(SWEEP_MAX) {
             let left = find();
             if left.is_empty() {
                 return Ok(found.len());
             }
-            left.iter().for_each(|pid| kill_one(*pid).unwrap_or_default());
+            if round >= graceful {
+                left.iter().for_each(|pid| kill_one(*pid).unwrap_or_default());
+            }
             std::thread::sleep(SWEEP_PAUSE);
         }
         match find() {

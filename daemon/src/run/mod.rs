@@ -22,9 +22,7 @@ use std::sync::mpsc::SyncSender;
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::control::Change;
 use afresh_core::id::ServiceId;
-use afresh_core::run::{
-    Effect, Finish, GateEnd, Input, Machine, Now, Record, RunEvent, UserRequest,
-};
+use afresh_core::run::{Effect, Finish, Input, Machine, Now, Record, RunEvent, UserRequest};
 use afresh_core::time::Time;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -44,7 +42,7 @@ use crate::clock::{self, sleep_until};
 use crate::control::LoopRequest;
 use crate::os::{self, Jobs, Signals};
 use crate::process::{Processes, Report};
-use crate::run_briefly::{BriefStep, Briefs};
+use crate::run_briefly::Briefs;
 use crate::startup::{SetupError, block_on, signals};
 
 /// The only service of a run: its agent, an instance for each session.
@@ -89,21 +87,6 @@ struct RunDriver {
     failed: Option<RunError>,
     /// Values that are neither shown nor recorded.
     secrets: Arc<KnownSecrets>,
-}
-
-/// One happening that the loop waits for.
-enum Happening {
-    Report(Report),
-    Brief(BriefStep),
-    Output(OutputBatch),
-    Git(GitReply),
-    Gate(GateEnd),
-    Request(UserRequest),
-    Control(LoopRequest),
-    Notice(String),
-    Signal(os::SignalRequest),
-    Job(os::Job),
-    Wakeup,
 }
 
 impl RunDriver {
@@ -154,8 +137,7 @@ impl RunDriver {
                 self.farewell().await;
                 return Ok(finish);
             }
-            let happening = self.wait(&mut signals).await;
-            self.take(happening);
+            self.wait(&mut signals).await;
         }
     }
 
@@ -185,7 +167,8 @@ impl RunDriver {
         }
     }
 
-    async fn wait(&mut self, signals: &mut Signals) -> Happening {
+    /// Waits for what happens next, and turns it into inputs of the machine.
+    async fn wait(&mut self, signals: &mut Signals) {
         let (wake_at, jobs) = (self.next_wakeup(), &mut self.jobs);
         let job = async {
             match jobs {
@@ -194,17 +177,32 @@ impl RunDriver {
             }
         };
         tokio::select! {
-            report = self.processes.next() => Happening::Report(report),
-            step = self.briefs.next() => Happening::Brief(step),
-            Some(batch) = self.sessions.output.recv() => Happening::Output(batch),
-            Some(reply) = self.git_replies.join_next() => Happening::Git(joined(reply)),
-            Some(end) = self.gates.running.join_next() => Happening::Gate(joined(end)),
-            Some(request) = self.requests.recv() => Happening::Request(request),
-            ask = self.board.control.next() => Happening::Control(ask),
-            Some(text) = self.board.notices.recv() => Happening::Notice(text),
-            asked = signals.next() => Happening::Signal(asked),
-            job = job => Happening::Job(job),
-            () = sleep_until(wake_at) => Happening::Wakeup,
+            report = self.processes.next() => self.take_report(report),
+            step = self.briefs.next() => self.briefs.react(&mut self.processes, step),
+            Some(batch) = self.sessions.output.recv() => self.take_output(batch),
+            Some(reply) = self.git_replies.join_next() => self.take_git(joined(reply)),
+            Some(end) = self.gates.running.join_next() => {
+                let mut end = joined(end);
+                end.output = self.secrets.redact(&end.output).into_owned();
+                self.inputs.push_back(Input::GateEnded(end));
+            }
+            Some(request) = self.requests.recv() => self.take_request(request),
+            ask = self.board.control.next() => self.answer(ask),
+            Some(text) = self.board.notices.recv() => {
+                self.journal.say(RunEvent::Note(text, true));
+            }
+            asked = signals.next() => self.take_request(match asked {
+                os::SignalRequest::Restart(_) => UserRequest::Restart,
+                _ => UserRequest::Stop,
+            }),
+            job = job => drop(self.events.send(RunUpdate::Job(job))),
+            () = sleep_until(wake_at) => {
+                let now = self.now();
+                self.sessions.take_stop_step(now.time, &mut self.processes);
+                self.inputs.extend(self.sessions.wake(now.stamp));
+                self.end_session();
+                self.inputs.push_back(Input::Wakeup);
+            }
         }
     }
 
@@ -220,46 +218,22 @@ impl RunDriver {
         times.chain(self.sessions.next_wakeup()).min()
     }
 
-    /// Turns what happened into inputs of the machine.
-    fn take(&mut self, happening: Happening) {
-        match happening {
-            Happening::Report(report) if Briefs::are_meant(&report) => self.briefs.hear(report),
-            Happening::Report(report) => self.take_report(report),
-            Happening::Brief(step) => self.briefs.react(&mut self.processes, step),
-            Happening::Output(batch) => self.take_output(batch),
-            Happening::Git(reply) => self.take_git(reply),
-            Happening::Gate(mut end) => {
-                end.output = self.secrets.redact(&end.output).into_owned();
-                self.inputs.push_back(Input::GateEnded(end));
-            }
-            Happening::Control(ask) => self.answer(ask),
-            Happening::Notice(text) => self.journal.say(RunEvent::Note(text, true)),
-            Happening::Job(job) => drop(self.events.send(RunUpdate::Job(job))),
-            Happening::Signal(os::SignalRequest::Restart(_)) => {
-                self.inputs.push_back(Input::User(UserRequest::Restart));
-            }
-            // Where a screen is drawn, Ctrl+C is a key.
-            Happening::Request(UserRequest::Stop) | Happening::Signal(_) => {
-                self.stops += 1;
-                self.inputs.push_back(Input::User(UserRequest::Stop));
-                self.advance();
-                if self.stops > 1 {
-                    self.sessions.hurry_stop(self.now().time, &mut self.processes);
-                }
-            }
-            Happening::Request(request) => self.inputs.push_back(Input::User(request)),
-            Happening::Wakeup => {
-                let now = self.now();
-                self.sessions.take_stop_step(now.time, &mut self.processes);
-                self.inputs.extend(self.sessions.wake(now.stamp));
-                self.end_session();
-                self.inputs.push_back(Input::Wakeup);
+    /// Takes a request of the user. Where a screen is drawn, Ctrl+C is a key.
+    fn take_request(&mut self, request: UserRequest) {
+        let is_stop = request == UserRequest::Stop;
+        self.inputs.push_back(Input::User(request));
+        if is_stop {
+            self.stops += 1;
+            self.advance();
+            if self.stops > 1 {
+                self.sessions.hurry_stop(self.now().time, &mut self.processes);
             }
         }
     }
 
     fn take_report(&mut self, report: Report) {
         match report {
+            report if Briefs::are_meant(&report) => self.briefs.hear(report),
             Report::Spawned { pid, .. } => {
                 let now = clock::now();
                 self.board.process = Some((pid, now));

@@ -4,12 +4,14 @@ use afresh_core::config::{Config, Flag};
 use afresh_daemon::store::workspace::Workspace;
 use clap::Args;
 use clap::builder::PossibleValue;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::error::CommandError;
 
 /// How a plan is carried out.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Args, Serialize)]
 #[command(next_help_heading = "Settings")]
 pub(super) struct RunFlags {
     /// The agent: claude, codex, opencode, command, or auto for the first of them that is installed
@@ -112,40 +114,23 @@ impl RunFlags {
     }
 
     /// The flags that were given: their names, settings and values.
-    pub(super) fn given(&self) -> Vec<(&'static str, &'static str, String)> {
-        let off = self.no_supervise_mcp.then(|| "false".to_owned());
-        let supervise_mcp = off.or_else(|| self.supervise_mcp.clone());
-        let exclude = (!self.exclude.is_empty()).then(|| self.exclude.join(","));
-        [
-            ("--agent", "run.agent", &self.agent),
-            ("--agent-command", "run.agent_command", &self.agent_command),
-            ("--model", "run.model", &self.model),
-            ("--permission-mode", "run.permission_mode", &self.permission_mode),
-            ("--context-threshold", "run.context_threshold", &self.context_threshold),
-            ("--soft-threshold", "run.soft_threshold", &self.soft_threshold),
-            ("--context-window", "run.context_window", &self.context_window),
-            ("--tool-call-threshold", "run.tool_call_threshold", &self.tool_call_threshold),
-            ("--max-restarts", "run.max_restarts", &self.max_restarts),
-            ("--max-remediations", "run.max_remediations", &self.max_remediations),
-            ("--restart-delay", "run.restart_delay", &self.restart_delay),
-            ("--handoff-timeout", "run.handoff_timeout", &self.handoff_timeout),
-            ("--silence", "run.silence", &self.silence),
-            ("--limit-wait", "run.limit_wait", &self.limit_wait),
-            ("--gate-timeout", "run.gate_timeout", &self.gate_timeout),
-            ("--max-cost", "run.max_cost", &self.max_cost),
-            ("--max-tokens", "run.max_tokens", &self.max_tokens),
-            ("--max-time", "run.max_time", &self.max_time),
-            ("--max-total-restarts", "run.max_total_restarts", &self.max_total_restarts),
-            ("--branch", "run.branch", &self.branch),
-            ("--commit-prefix", "run.commit_prefix", &self.commit_prefix),
-            ("--dirty", "run.dirty", &self.dirty),
-            ("--exclude", "run.exclude", &exclude),
-            ("--no-git", "run.no_git", &self.no_git),
-            ("--supervise-mcp", "run.supervise_mcp", &supervise_mcp),
-        ]
-        .into_iter()
-        .filter_map(|(name, setting, value)| Some((name, setting, value.clone()?)))
-        .collect()
+    pub(super) fn given(&self) -> Vec<(String, String, String)> {
+        let Ok(Value::Object(mut flags)) = serde_json::to_value(self) else { return Vec::new() };
+        if flags.remove("no_supervise_mcp") == Some(Value::Bool(true)) {
+            flags.insert("supervise_mcp".to_owned(), "false".into());
+        }
+        let given = flags.into_iter().filter_map(|(key, value)| {
+            let value = match value {
+                Value::String(value) => value,
+                Value::Array(patterns) if !patterns.is_empty() => {
+                    let patterns: Vec<&str> = patterns.iter().filter_map(Value::as_str).collect();
+                    patterns.join(",")
+                }
+                _ => return None,
+            };
+            Some((format!("--{}", key.replace('_', "-")), format!("run.{key}"), value))
+        });
+        given.collect()
     }
 }
 

@@ -7,13 +7,12 @@ mod draw;
 mod editor;
 mod key_decoder;
 mod keys;
-mod panes;
 mod state;
 mod terminal;
 
 use std::io::{self, BufWriter, Stdout};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ use self::state::State;
 use super::now;
 use super::progress_lines::Tone;
 use crate::output::{self, Paint};
+use crate::screen::locked;
 
 type Drawing = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
@@ -63,19 +63,14 @@ enum Order {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere does not spoil what is drawn.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     fn order(&self, order: Order) {
-        let mut next = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = locked(&self.order);
         *next = (*next).max(Some(order));
         drop(next);
         self.wake();
-    }
-
-    fn take_order(&self) -> Option<Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn wake(&self) {
@@ -156,7 +151,8 @@ fn draw_until_end(shared: &Shared, woken: &Receiver<()>) -> io::Result<()> {
     let mut terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())))?;
     clear(&mut terminal)?;
     loop {
-        match shared.take_order() {
+        let order = locked(&shared.order).take();
+        match order {
             None => {}
             Some(Order::End) => return Ok(()),
             Some(Order::Redraw) => clear(&mut terminal)?,

@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use super::gates::Gates;
 use super::progress::PhaseProgress;
+use super::repository::Repository;
 use super::session_flow::{PendingEnd, TOO_LATE};
 use super::{HeldWork, Machine, Step};
 use crate::agent::Spent;
 use crate::limits::LIMIT_WAITS_MAX;
-use crate::run::{Cause, Dirty, Finish, GitAnswer, GitPosition, Kind, PhaseEnd, Record, RunEvent};
+use crate::run::{
+    Cause, Dirty, Effect, Finish, GitAnswer, GitPosition, GitRequest, Kind, PhaseEnd, Record,
+    RunEvent,
+};
 use crate::time::Stamp;
 
 impl Machine {
@@ -23,7 +27,7 @@ impl Machine {
         self.plan.tell_begin(&mut self.out);
         self.step = Step::Basing;
         if self.repository.is_used {
-            self.repository.ask_base(&mut self.out);
+            self.out.push(Effect::Git(GitRequest::Base(self.repository.position.clone())));
         } else if !self.grant() {
             self.start_phase();
         }
@@ -120,7 +124,10 @@ impl Machine {
 
     fn start_phase(&mut self) {
         if self.phase.kind.is_none() {
-            self.out.record(self.repository.phase_began(self.plan.phase()));
+            let phase = self.plan.phase().name.clone();
+            let Repository { base, stashes_before, .. } = &self.repository;
+            let (base, stashes) = (base.clone(), stashes_before.clone());
+            self.out.record(Record::PhaseBegan { phase, base, stashes });
             return self.open(Kind::First);
         }
         // What the lost session did is safe first.

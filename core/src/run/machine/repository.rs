@@ -18,9 +18,9 @@ const FILES_GATE: &str = "files of the phase";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repository {
     pub(super) is_used: bool,
-    position: GitPosition,
+    pub(super) position: GitPosition,
     /// The commit at which the phase began.
-    base: Option<String>,
+    pub(super) base: Option<String>,
     /// The commit at which the last session ended; none while a session may be at work.
     pub(super) seen: Option<String>,
     /// Ranges of commits that a person or a gate made, not the agent.
@@ -56,15 +56,6 @@ impl Repository {
     /// Names of stash entries that are new in this phase, oldest first: popping in this order renames none that follows.
     pub(super) fn stashed(&self) -> Vec<String> {
         (0..self.new_stashes).rev().map(|place| format!("stash@{{{place}}}")).collect()
-    }
-
-    pub(super) fn phase_began(&self, phase: &Phase) -> Record {
-        let (base, stashes) = (self.base.clone(), self.stashes_before.clone());
-        Record::PhaseBegan { phase: phase.name.clone(), base, stashes }
-    }
-
-    pub(super) fn ask_base(&self, out: &mut Outbox) {
-        out.push(Effect::Git(GitRequest::Base(self.position.clone())));
     }
 
     pub(super) fn ask_commit(&mut self, message: String, out: &mut Outbox) {

@@ -54,7 +54,7 @@ impl Machine {
         let task = prompts::task(&self.plan.plan, phase);
         let prompt = match kind {
             Kind::First => task,
-            _ => prompts::with_checkpoint(&self.checkpoint(kind).text(), &task),
+            _ => format!("{}\n\n---\n\n{task}", self.checkpoint(kind).text().trim_end()),
         };
         let (attempt, phase) = (Attempt(self.last_attempt.0 + 1), phase.name.clone());
         self.last_attempt = attempt;

@@ -20,19 +20,15 @@ pub(super) struct KeyDecoder {
     rest: Vec<u8>,
 }
 
-/// What the next bytes are.
-enum Next {
-    Unfinished,
-    /// So many bytes, and what they mean here, if anything.
-    Done(usize, Option<Event>),
-}
+/// How many bytes the next key is, and what it means here, if anything; none where it is not whole yet.
+type Decoded = Option<(usize, Option<Event>)>;
 
 impl KeyDecoder {
     /// Takes what came, and returns what is whole.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.rest.extend_from_slice(bytes);
         let (mut events, mut begin) = (Vec::new(), 0);
-        while let Some(Next::Done(length, event)) = self.rest.get(begin..).map(next) {
+        while let Some((length, event)) = self.rest.get(begin..).and_then(next) {
             events.extend(event);
             begin += length;
         }
@@ -60,7 +56,7 @@ impl KeyDecoder {
         if let Some(text) = rest.strip_prefix(PASTE_BEGINS) {
             return Some(Event::Paste(String::from_utf8_lossy(text).into_owned()));
         }
-        (rest == [ESCAPE]).then(|| key(KeyCode::Esc, KeyModifiers::NONE))
+        (rest == [ESCAPE]).then(|| plain_key(KeyCode::Esc))
     }
 }
 
@@ -68,58 +64,48 @@ fn key(code: KeyCode, modifiers: KeyModifiers) -> Event {
     Event::Key(KeyEvent::new(code, modifiers))
 }
 
-fn next(bytes: &[u8]) -> Next {
+fn plain_key(code: KeyCode) -> Event {
+    key(code, KeyModifiers::NONE)
+}
+
+fn next(bytes: &[u8]) -> Decoded {
     match bytes {
-        [] | [ESCAPE] | [ESCAPE, b'O'] => Next::Unfinished,
-        [ESCAPE, ESCAPE, ..] => Next::Done(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
-        [ESCAPE, b'O', last, ..] => {
-            let code = by_letter(*last);
-            Next::Done(3, code.map(|code| key(code, KeyModifiers::NONE)))
-        }
+        [] | [ESCAPE] | [ESCAPE, b'O'] => None,
+        [ESCAPE, ESCAPE, ..] => Some((1, Some(plain_key(KeyCode::Esc)))),
+        [ESCAPE, b'O', last, ..] => Some((3, by_letter(*last).map(plain_key))),
         _ if bytes.starts_with(PASTE_BEGINS) => pasted(bytes),
         [ESCAPE, b'[', rest @ ..] => sequence(rest),
-        [ESCAPE, rest @ ..] => match character(rest) {
-            Next::Done(length, Some(Event::Key(pressed))) => {
-                let modifiers = pressed.modifiers | KeyModifiers::ALT;
-                Next::Done(length + 1, Some(key(pressed.code, modifiers)))
-            }
-            Next::Done(length, _) => Next::Done(length + 1, None),
-            Next::Unfinished => Next::Unfinished,
-        },
+        [ESCAPE, rest @ ..] => {
+            let (length, event) = character(rest)?;
+            let pressed = event.and_then(|event| event.as_key_event());
+            let event =
+                pressed.map(|pressed| key(pressed.code, pressed.modifiers | KeyModifiers::ALT));
+            Some((length + 1, event))
+        }
         _ => character(bytes),
     }
 }
 
-fn pasted(bytes: &[u8]) -> Next {
+fn pasted(bytes: &[u8]) -> Decoded {
     let inside = &bytes[PASTE_BEGINS.len()..];
-    match inside.windows(PASTE_ENDS.len()).position(|part| part == PASTE_ENDS) {
-        None => Next::Unfinished,
-        Some(length) => {
-            let text = String::from_utf8_lossy(&inside[..length]).into_owned();
-            let whole = PASTE_BEGINS.len() + length + PASTE_ENDS.len();
-            Next::Done(whole, Some(Event::Paste(text)))
-        }
-    }
+    let length = inside.windows(PASTE_ENDS.len()).position(|part| part == PASTE_ENDS)?;
+    let text = String::from_utf8_lossy(&inside[..length]).into_owned();
+    Some((PASTE_BEGINS.len() + length + PASTE_ENDS.len(), Some(Event::Paste(text))))
 }
 
 /// A key that sends numbers and a last letter, behind `ESC [`.
-fn sequence(rest: &[u8]) -> Next {
+fn sequence(rest: &[u8]) -> Decoded {
     // Linux's own console sends a second bracket for F1.
     if let [b'[', rest @ ..] = rest {
-        let code = rest.first().map(|letter| (*letter == b'A').then_some(KeyCode::F(1)));
-        return code.map_or(Next::Unfinished, |code| {
-            Next::Done(4, code.map(|code| key(code, KeyModifiers::NONE)))
-        });
+        let letter = rest.first()?;
+        return Some((4, (*letter == b'A').then(|| plain_key(KeyCode::F(1)))));
     }
     let Some(length) = rest.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
-        return match rest.len() > SEQUENCE_BYTES_MAX {
-            true => Next::Done(rest.len() + 2, None),
-            false => Next::Unfinished,
-        };
+        return (rest.len() > SEQUENCE_BYTES_MAX).then_some((rest.len() + 2, None));
     };
     if !(0x40..0x7f).contains(&rest[length]) {
         // It was broken off by another key.
-        return Next::Done(length + 2, None);
+        return Some((length + 2, None));
     }
     let numbers = String::from_utf8_lossy(&rest[..length]).into_owned();
     let mut numbers = numbers.split(';').map(|number| number.parse::<u8>().unwrap_or(0));
@@ -132,7 +118,7 @@ fn sequence(rest: &[u8]) -> Next {
     let of = |bit: u8, modifier| if held & bit == 0 { KeyModifiers::NONE } else { modifier };
     let modifiers =
         of(1, KeyModifiers::SHIFT) | of(2, KeyModifiers::ALT) | of(4, KeyModifiers::CONTROL);
-    Next::Done(length + 3, code.map(|code| key(code, modifiers)))
+    Some((length + 3, code.map(|code| key(code, modifiers))))
 }
 
 const fn by_letter(letter: u8) -> Option<KeyCode> {
@@ -160,33 +146,28 @@ const fn by_number(number: u8) -> Option<KeyCode> {
     })
 }
 
-fn character(bytes: &[u8]) -> Next {
-    let plain = |code| Next::Done(1, Some(key(code, KeyModifiers::NONE)));
-    let length = match bytes.first() {
-        None => return Next::Unfinished,
-        Some(b'\r') => return plain(KeyCode::Enter),
-        Some(b'\t') => return plain(KeyCode::Tab),
-        Some(0x7f) => return plain(KeyCode::Backspace),
-        Some(byte @ 0x01..=0x1a) => {
+fn character(bytes: &[u8]) -> Decoded {
+    let length = match bytes.first()? {
+        b'\r' => return Some((1, Some(plain_key(KeyCode::Enter)))),
+        b'\t' => return Some((1, Some(plain_key(KeyCode::Tab)))),
+        0x7f => return Some((1, Some(plain_key(KeyCode::Backspace)))),
+        byte @ 0x01..=0x1a => {
             let letter = char::from(byte - 1 + b'a');
-            return Next::Done(1, Some(key(KeyCode::Char(letter), KeyModifiers::CONTROL)));
+            return Some((1, Some(key(KeyCode::Char(letter), KeyModifiers::CONTROL))));
         }
-        Some(0x00..=0x1f) => return Next::Done(1, None),
-        Some(0x20..=0x7e) => 1,
-        Some(0xc2..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf4) => 4,
-        Some(_) => return Next::Done(1, None),
+        0x20..=0x7e => 1,
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return Some((1, None)),
     };
     let Some(whole) = bytes.get(..length) else {
         // What is no text is passed over as soon as that is seen.
         let is_text = bytes[1..].iter().all(|byte| (0x80..0xc0).contains(byte));
-        return if is_text { Next::Unfinished } else { Next::Done(1, None) };
+        return (!is_text).then_some((1, None));
     };
-    match std::str::from_utf8(whole).ok().and_then(|text| text.chars().next()) {
-        Some(c) => Next::Done(length, Some(key(KeyCode::Char(c), KeyModifiers::NONE))),
-        None => Next::Done(1, None),
-    }
+    let c = std::str::from_utf8(whole).ok().and_then(|text| text.chars().next());
+    Some(c.map_or((1, None), |c| (length, Some(plain_key(KeyCode::Char(c))))))
 }
 
 #[cfg(test)]

@@ -35,104 +35,66 @@ pub(super) fn press(state: &mut State, event: &Event) -> Option<Action> {
 fn key_pressed(state: &mut State, key: KeyEvent) -> Option<Action> {
     state.remark = None;
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return with_control(state, key.code);
+        match (key.code, &mut state.mode) {
+            (KeyCode::Char('c'), _) => return Some(stop(state)),
+            (KeyCode::Char('z'), _) => return Some(Action::Suspend),
+            (KeyCode::Char('l'), _) => return Some(Action::Redraw),
+            (KeyCode::Char('a'), Mode::Steering(editor)) => editor.go(isize::MIN),
+            (KeyCode::Char('e'), Mode::Steering(editor)) => editor.go(isize::MAX),
+            (KeyCode::Char('u'), Mode::Steering(editor)) => editor.clear(),
+            _ => {}
+        }
+        return None;
     }
     // None of these is a key of ours: they have keys with them that are.
     if key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SUPER | KeyModifiers::META) {
         return None;
     }
-    match &mut state.mode {
+    match std::mem::take(&mut state.mode) {
         Mode::Watching => watching(state, key.code),
-        Mode::Steering(editor) => match key.code {
-            KeyCode::Enter => {
-                let text = editor.text().trim().to_owned();
-                state.mode = Mode::Watching;
-                (!text.is_empty()).then_some(Action::Ask(UserRequest::Steer(text)))
+        Mode::Steering(editor) if key.code == KeyCode::Enter => {
+            let text = editor.text().trim().to_owned();
+            (!text.is_empty()).then_some(Action::Ask(UserRequest::Steer(text)))
+        }
+        Mode::Steering(mut editor) => {
+            if key.code != KeyCode::Esc {
+                edit(&mut editor, key.code);
+                state.mode = Mode::Steering(editor);
             }
-            KeyCode::Esc => {
-                state.mode = Mode::Watching;
-                None
-            }
-            code => {
-                edit(editor, code);
-                None
-            }
-        },
+            None
+        }
         Mode::Asking(question) => {
-            let question = *question;
-            state.mode = Mode::Watching;
             let is_meant = matches!(key.code, KeyCode::Char('y' | 'Y'));
             is_meant.then(|| match question {
                 Question::Skip(phase) => Action::Ask(UserRequest::Skip(phase)),
                 Question::Stop => stop(state),
             })
         }
-        Mode::Help => {
-            state.mode = Mode::Watching;
-            None
-        }
-    }
-}
-
-/// Keys that mean the same in every mode, and those of the editor.
-fn with_control(state: &mut State, code: KeyCode) -> Option<Action> {
-    match (code, &mut state.mode) {
-        (KeyCode::Char('c'), _) => Some(stop(state)),
-        (KeyCode::Char('z'), _) => Some(Action::Suspend),
-        (KeyCode::Char('l'), _) => Some(Action::Redraw),
-        (KeyCode::Char('a'), Mode::Steering(editor)) => {
-            editor.go(isize::MIN);
-            None
-        }
-        (KeyCode::Char('e'), Mode::Steering(editor)) => {
-            editor.go(isize::MAX);
-            None
-        }
-        (KeyCode::Char('u'), Mode::Steering(editor)) => {
-            editor.clear();
-            None
-        }
-        _ => None,
+        Mode::Help => None,
     }
 }
 
 fn watching(state: &mut State, code: KeyCode) -> Option<Action> {
     let page = isize::try_from(state.page.1.saturating_sub(1).max(1)).unwrap_or(1);
     match code {
-        KeyCode::Char('p') => Some(Action::Ask(if state.view.paused {
-            UserRequest::Resume
-        } else {
-            UserRequest::Pause
-        })),
-        KeyCode::Char('r') => Some(Action::Ask(UserRequest::Restart)),
+        KeyCode::Char('p') if state.view.paused => return Some(Action::Ask(UserRequest::Resume)),
+        KeyCode::Char('p') => return Some(Action::Ask(UserRequest::Pause)),
+        KeyCode::Char('r') => return Some(Action::Ask(UserRequest::Restart)),
         KeyCode::Char('s') if state.facts.agent == AgentKind::Command => {
             state.remark = Some("a command cannot be told anything while it works");
-            None
         }
-        KeyCode::Char('s') => change(state, Mode::Steering(Editor::default())),
-        KeyCode::Char('k') => {
-            let seen = state.view.current;
-            change(state, Mode::Asking(Question::Skip(seen)))
-        }
-        KeyCode::Char('q') => change(state, Mode::Asking(Question::Stop)),
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) => change(state, Mode::Help),
-        KeyCode::PageUp => scroll(state, page),
-        KeyCode::PageDown => scroll(state, -page),
-        KeyCode::Up => scroll(state, 1),
-        KeyCode::Down => scroll(state, -1),
-        KeyCode::Home => scroll(state, isize::MAX),
-        KeyCode::End | KeyCode::Esc => scroll(state, isize::MIN),
-        _ => None,
+        KeyCode::Char('s') => state.mode = Mode::Steering(Editor::default()),
+        KeyCode::Char('k') => state.mode = Mode::Asking(Question::Skip(state.view.current)),
+        KeyCode::Char('q') => state.mode = Mode::Asking(Question::Stop),
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => state.mode = Mode::Help,
+        KeyCode::PageUp => state.scroll(page),
+        KeyCode::PageDown => state.scroll(-page),
+        KeyCode::Up => state.scroll(1),
+        KeyCode::Down => state.scroll(-1),
+        KeyCode::Home => state.scroll(isize::MAX),
+        KeyCode::End | KeyCode::Esc => state.scroll(isize::MIN),
+        _ => {}
     }
-}
-
-fn change(state: &mut State, mode: Mode) -> Option<Action> {
-    state.mode = mode;
-    None
-}
-
-fn scroll(state: &mut State, rows: isize) -> Option<Action> {
-    state.scroll(rows);
     None
 }
 

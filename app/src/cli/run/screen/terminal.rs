@@ -1,6 +1,6 @@
 //! Takes the terminal, and gives it back as it was, also after a panic. Driven by the screen. Never draws.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -48,12 +48,8 @@ pub(super) fn give_back() -> io::Result<()> {
     }
     // The modes first: they do not depend on a reader.
     let modes = disable_raw_mode();
-    leave(&mut io::stdout())?;
+    execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, cursor::Show)?;
     modes
-}
-
-fn leave(terminal: &mut impl Write) -> io::Result<()> {
-    execute!(terminal, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show)
 }
 
 /// The same, and waits for a moment at most. Returns whether it is done.
