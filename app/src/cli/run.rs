@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use afresh_core::agent::AgentKind;
 use afresh_core::config::RunSettings;
 use afresh_core::limits::SUMMARY_WRITE_MAX;
-use afresh_core::run::{Exclude, Finish, Machine};
+use afresh_core::run::{Exclude, Finish, Machine, ResumeState};
 use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
@@ -26,7 +26,7 @@ use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
 use self::progress_lines::ProgressPrinter;
-use self::resume_choice::PlanLocation;
+use self::resume_choice::PlanRuns;
 use self::screen::{Facts, RunScreen};
 use self::servers::OwnServers;
 use crate::environment::Environment;
@@ -112,12 +112,15 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
     let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
-    let env = end_leftovers(&mark, environment.variables.clone())?;
+    let mut env = environment.variables.clone();
+    end_leftovers(&mark, &env)?;
+    mark.put(&mut env);
     let runs = Runs::open(workspace.state())?;
-    let place = PlanLocation { cwd: &environment.cwd, root: workspace.root() };
+    let (cwd, root) = (environment.cwd.as_path(), workspace.root());
+    let of_plan = PlanRuns { runs: &runs, plan: &arguments.plan, cwd, root };
     let (number, past) = match arguments.resume {
-        true => arguments.resumed(&runs, &place)?,
-        false => arguments.begun(&runs, &place, &plan.title, kind)?,
+        true => of_plan.resume()?,
+        false => (of_plan.begin(&plan.title, kind)?, ResumeState::default()),
     };
     let logs = workspace.state().join("runs").join(number.to_string());
     std::fs::create_dir_all(&logs).map_err(unavailable)?;
@@ -236,12 +239,9 @@ fn installed(program: &[String], environment: &Environment) -> Result<(), Comman
     Err(CommandError::new(Exit::NotFound, text).hint(hint))
 }
 
-/// Ends what a run has left that was killed, and marks what this one starts.
-fn end_leftovers(
-    mark: &ProcessMark,
-    mut variables: Vec<(OsString, OsString)>,
-) -> Result<Vec<(OsString, OsString)>, CommandError> {
-    match mark.end_leftovers(&variables) {
+/// Ends what a run has left that was killed.
+fn end_leftovers(mark: &ProcessMark, env: &[(OsString, OsString)]) -> Result<(), CommandError> {
+    match mark.end_leftovers(env) {
         Ok(0) => {}
         Ok(1) => output::warn("1 process of a run that was killed was still at work: ended"),
         Ok(count) => output::warn(&format!(
@@ -252,8 +252,7 @@ fn end_leftovers(
             return Err(CommandError::new(Exit::Unavailable, text).hint("end them, and try again"));
         }
     }
-    mark.put(&mut variables);
-    Ok(variables)
+    Ok(())
 }
 
 /// Says how it ended, and what to do about it.

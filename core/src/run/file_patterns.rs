@@ -8,8 +8,8 @@ use crate::limits::{BRACED_PATTERNS_MAX, GIT_NAMED_MAX};
 pub struct Exclude {
     /// Without slashes at its ends.
     glob: String,
-    /// Whether it counts from a folder; otherwise it matches at any depth.
-    is_anchored: bool,
+    /// Whether it counts from a folder: its globs do so, too. Those of others count from the top, at any depth.
+    pub is_anchored: bool,
     /// Whether it is only for folders.
     is_folder: bool,
 }
@@ -40,11 +40,6 @@ impl Exclude {
         check_glob(glob.as_bytes())?;
         let is_anchored = is_anchored || glob.contains('/');
         Ok(Self { glob: glob.to_owned(), is_anchored, is_folder })
-    }
-
-    /// Whether it counts from a folder: its globs do so, too. Those of others count from the top.
-    pub const fn is_anchored(&self) -> bool {
-        self.is_anchored
     }
 
     /// Globs in which `**` stands for any folders: what it matches, and all that is in there.
@@ -187,7 +182,7 @@ mod tests {
             (":x", false, &["**/:x", "**/:x/**"]),
         ] {
             let exclude = Exclude::parse(text).unwrap();
-            assert_eq!(exclude.is_anchored(), is_anchored, "{text}");
+            assert_eq!(exclude.is_anchored, is_anchored, "{text}");
             assert_eq!(exclude.globs().collect::<Vec<_>>(), globs, "{text}");
         }
     }

@@ -36,7 +36,7 @@ pub use self::meter::{Level, Meter};
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{ResumePhase, ResumeState};
 pub use self::settings::{Budget, Dirty, Settings};
-use crate::agent::{AgentEvent, ContextUse, Instruction, Spent};
+use crate::agent::{AgentEvent, ContextUse, Instruction};
 use crate::limits::{GATE_SHOWN_CELLS_MAX, GATE_SHOWN_LINES_MAX};
 use crate::text::{cut_to_cells, harmless_but_colours};
 use crate::time::{Stamp, Time};
@@ -259,8 +259,6 @@ pub enum RunEvent {
     },
     /// How full the context is, in percent where that is known.
     Context(ContextUse, Option<f64>),
-    /// What was used so far, in all.
-    Spent(Spent),
     /// The agent said this.
     Text(String),
     /// It uses a tool.

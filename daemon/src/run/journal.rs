@@ -34,7 +34,7 @@ impl Journal {
 
     /// Takes an event. Of those that only tell a state, the last one counts.
     pub(super) fn say(&mut self, say: RunEvent) {
-        if matches!(say, RunEvent::Context(..) | RunEvent::Spent(_) | RunEvent::Moved) {
+        if matches!(say, RunEvent::Context(..) | RunEvent::Moved) {
             let kind = std::mem::discriminant(&say);
             self.says.retain(|earlier| std::mem::discriminant(earlier) != kind);
         }

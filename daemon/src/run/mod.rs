@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
+use self::agent::Agent;
 use self::agent_output::{AgentOutput, OutputBatch};
 use self::control::ControlBoard;
 use self::gate::GateRunner;
@@ -215,7 +216,7 @@ impl RunDriver {
         let stop = self.sessions.next_stop_step();
         let times = [machine, stop].into_iter().flatten();
         let times = times.map(|time| self.begun + time.since_start());
-        times.chain(self.sessions.next_wakeup()).min()
+        times.chain(self.sessions.running.as_ref().and_then(Agent::next_wakeup)).min()
     }
 
     /// Takes a request of the user. Where a screen is drawn, Ctrl+C is a key.
@@ -243,7 +244,9 @@ impl RunDriver {
                 self.inputs.extend(self.sessions.spawn_failed(failure.message));
             }
             Report::Exited { exit, .. } => {
-                self.sessions.exited(exit);
+                if let Some(agent) = &mut self.sessions.running {
+                    agent.exited(exit);
+                }
                 self.end_session();
             }
             Report::Notice(text) => self.journal.say(RunEvent::Note(text, true)),
@@ -258,10 +261,12 @@ impl RunDriver {
         }
         let now = clock::now();
         for output in outputs {
-            self.inputs.extend(self.sessions.take_output(now, attempt, output));
+            self.inputs.extend(self.sessions.take(now, attempt, output));
             self.advance();
         }
-        self.sessions.flush_log();
+        if let Some(agent) = &mut self.sessions.running {
+            agent.log.flush();
+        }
         self.end_session();
     }
 

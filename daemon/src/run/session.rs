@@ -34,7 +34,7 @@ pub(super) struct Sessions {
     logs: PathBuf,
     env: Vec<(OsString, OsString)>,
     secrets: Arc<KnownSecrets>,
-    running: Option<Agent>,
+    pub(super) running: Option<Agent>,
     sender: mpsc::Sender<OutputBatch>,
     /// The output of sessions, also of one that has ended.
     pub(super) output: mpsc::Receiver<OutputBatch>,
@@ -125,38 +125,14 @@ impl Sessions {
         self.running.take().map(|agent| Input::NotStarted(agent.attempt, why))
     }
 
-    /// The process is gone; its output may not be.
-    pub(super) fn exited(&mut self, exit: Exit) {
-        if let Some(agent) = &mut self.running {
-            agent.exited(exit);
-        }
-    }
-
-    pub(super) fn take_output(
-        &mut self,
-        now: Stamp,
-        attempt: Attempt,
-        output: AgentOutput,
-    ) -> Vec<Input> {
+    pub(super) fn take(&mut self, now: Stamp, attempt: Attempt, output: AgentOutput) -> Vec<Input> {
         let heard = self.of(attempt).map(|agent| agent.take(now, output));
         self.inputs(attempt, heard.unwrap_or_default())
-    }
-
-    /// Writes the log of what was taken together.
-    pub(super) fn flush_log(&mut self) {
-        if let Some(agent) = &mut self.running {
-            agent.log.flush();
-        }
     }
 
     pub(super) fn tell(&mut self, now: Stamp, attempt: Attempt, told: &Instruction) -> Vec<Input> {
         let heard = self.of(attempt).map(|agent| agent.tell(now, told));
         self.inputs(attempt, heard.unwrap_or_default())
-    }
-
-    /// When the agent has to be woken.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.running.as_ref().and_then(Agent::next_wakeup)
     }
 
     pub(super) fn wake(&mut self, now: Stamp) -> Vec<Input> {

@@ -97,8 +97,7 @@ fn line(say: &RunEvent, view: &View) -> Option<(Tone, String)> {
             };
             (Tone::Dim, format!("  context: {used}"))
         }
-        // It is in what is shown at the end of a phase.
-        RunEvent::Spent(_) | RunEvent::Moved => return None,
+        RunEvent::Moved => return None,
         RunEvent::Text(text) => (Tone::Plain, format!("  {}", harmless(first_line(text)))),
         RunEvent::Tool { name, detail } => {
             let line = format!("  > {} {}", harmless(name), harmless(first_line(detail)));

@@ -26,17 +26,20 @@ impl RunArgs {
         words.push("--resume".to_owned());
         redact_args(&words).iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
     }
+}
 
+/// The runs of one plan. The same name in another folder is another plan.
+pub(super) struct PlanRuns<'a> {
+    pub(super) runs: &'a Runs,
+    pub(super) plan: &'a Path,
+    pub(super) cwd: &'a Path,
+    pub(super) root: Option<&'a Path>,
+}
+
+impl PlanRuns<'_> {
     /// A run that begins.
-    pub(super) fn begun(
-        &self,
-        runs: &Runs,
-        place: &PlanLocation<'_>,
-        title: &str,
-        kind: AgentKind,
-    ) -> Result<(i64, ResumeState), CommandError> {
-        let path = place.name(&self.plan);
-        if let Some((row, _)) = self.last(runs, place)?
+    pub(super) fn begin(&self, title: &str, kind: AgentKind) -> Result<i64, CommandError> {
+        if let Some((row, _)) = self.last()?
             && row.finish != Some(Finish::Done)
         {
             let run = row.run;
@@ -44,18 +47,13 @@ impl RunArgs {
                 "run {run} of this plan is not done: --resume goes on with it"
             ));
         }
-        let folder = place.name(place.cwd);
-        let number = runs.begin(now(), (&path, &folder), title, kind.name())?;
-        Ok((number, ResumeState::default()))
+        let (path, folder) = (self.name(self.plan), self.name(self.cwd));
+        Ok(self.runs.begin(now(), (&path, &folder), title, kind.name())?)
     }
 
     /// The run to go on with.
-    pub(super) fn resumed(
-        &self,
-        runs: &Runs,
-        place: &PlanLocation<'_>,
-    ) -> Result<(i64, ResumeState), CommandError> {
-        let Some((row, past)) = self.last(runs, place)? else {
+    pub(super) fn resume(&self) -> Result<(i64, ResumeState), CommandError> {
+        let Some((row, past)) = self.last()? else {
             let text = format!("there is no run of `{}`", self.plan.display());
             return Err(
                 CommandError::new(Exit::NotFound, text).hint("leave out --resume to begin one")
@@ -68,29 +66,24 @@ impl RunArgs {
                 CommandError::new(Exit::NotFound, text).hint("leave out --resume to begin another")
             );
         }
-        if let Some(folder) = row.folder.filter(|folder| *folder != place.name(place.cwd)) {
+        if let Some(folder) = row.folder.filter(|folder| *folder != self.name(self.cwd)) {
             let folder =
-                place.root.map_or_else(|| PathBuf::from(&folder), |root| root.join(&folder));
+                self.root.map_or_else(|| PathBuf::from(&folder), |root| root.join(&folder));
             let text =
                 format!("run {run} works in `{}`, which is another folder", folder.display());
             let hint =
                 "go there, and try again: the agent and the gates would be in the wrong place";
             return Err(CommandError::new(Exit::Usage, text).hint(hint));
         }
-        runs.resume(run)?;
+        self.runs.resume(run)?;
         Ok((run, past))
     }
 
     /// The last run of this plan. One that was refused before any phase began was none.
-    fn last(
-        &self,
-        runs: &Runs,
-        place: &PlanLocation<'_>,
-    ) -> Result<Option<(RunRow, ResumeState)>, CommandError> {
-        let list = runs.list(1_000)?;
-        let name = place.name(&self.plan);
-        for row in list.into_iter().filter(|row| place.is_of(&row.plan, &name)) {
-            let records = runs.records(row.run)?;
+    fn last(&self) -> Result<Option<(RunRow, ResumeState)>, CommandError> {
+        let name = self.name(self.plan);
+        for row in self.runs.list(1_000)?.into_iter().filter(|row| self.is_of(&row.plan, &name)) {
+            let records = self.runs.records(row.run)?;
             let has_begun = records.iter().any(|(_, it)| matches!(it, Record::PhaseBegan { .. }));
             if has_begun || !matches!(row.finish, Some(Finish::Refused { .. })) {
                 let past = ResumeState::of(records.iter().map(|(_, record)| record));
@@ -99,15 +92,7 @@ impl RunArgs {
         }
         Ok(None)
     }
-}
 
-/// Where plans are named: the same name in another folder is another plan.
-pub(super) struct PlanLocation<'a> {
-    pub(super) cwd: &'a Path,
-    pub(super) root: Option<&'a Path>,
-}
-
-impl PlanLocation<'_> {
     /// The name of a plan or folder in the whole workspace: from its root, or in full where it is elsewhere.
     fn name(&self, path: &Path) -> String {
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);

@@ -98,7 +98,7 @@ impl Machine {
             return;
         }
         let (running, is_working) = (session.spent, session.is_working());
-        self.out.say(RunEvent::Spent(self.usage.spent_with(running)));
+        self.out.say(RunEvent::Moved);
         let reached = self.usage.out_of_budget(self.plan.phase(), running);
         if let Some(why) = reached.filter(|_| is_working)
             && let Some((session, env)) = self.session_env()

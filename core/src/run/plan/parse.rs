@@ -46,7 +46,7 @@ pub struct CheckedPlan {
 pub fn links(source: &PlanFile<'_>) -> Vec<String> {
     let Ok(text) = text_of(source.path, source.bytes) else { return Vec::new() };
     let page = MarkdownPage::new(source.path, text);
-    let entries = outline(&page, &mut Vec::new()).entries;
+    let entries = page.outline(&mut Vec::new()).entries;
     let mut paths: Vec<String> = Vec::new();
     for (target, _) in entries.into_iter().take(PLAN_PHASES_MAX).filter_map(|entry| entry.link) {
         if let Ok(path) = inside(&target)
@@ -100,7 +100,7 @@ fn make(source: &PlanFile<'_>, linked: &[LinkedFile], errors: &mut Vec<PlanError
     let text = text_of(source.path, source.bytes).map_err(|error| errors.push(*error)).ok()?;
     let page = MarkdownPage::new(source.path, text);
     errors.extend(page.check());
-    let outline = outline(&page, errors);
+    let outline = page.outline(errors);
     // Another error says why there is none, where a heading is almost right.
     let has_errors = errors.iter().any(|error| error.severity == Severity::Error);
     if outline.entries.is_empty() && !has_errors {
@@ -300,78 +300,203 @@ pub(super) enum Heading {
     Other,
 }
 
-/// Finds the phases of a plan.
-fn outline(page: &MarkdownPage<'_>, errors: &mut Vec<PlanError>) -> Outline {
-    let mut outline = Outline::default();
-    let mut at = 0;
-    while at < page.rows.len() {
-        let Some((level, content)) = part_heading(page, at) else {
-            warn_of_phases_within(page, at..at + 1, errors);
-            outline.outside.push(at);
-            at += 1;
-            continue;
+impl MarkdownPage<'_> {
+    /// Finds the phases of a plan.
+    fn outline(&self, errors: &mut Vec<PlanError>) -> Outline {
+        let mut outline = Outline::default();
+        let mut at = 0;
+        while at < self.rows.len() {
+            let Some((level, content)) = self.part_heading(at) else {
+                self.warn_of_phases_within(at..at + 1, errors);
+                outline.outside.push(at);
+                at += 1;
+                continue;
+            };
+            let end = (at + 1..self.rows.len())
+                .find(|at| self.part_heading(*at).is_some())
+                .unwrap_or(self.rows.len());
+            let text = &self.rows[at].text[content.clone()];
+            let rows = at + 1..end;
+            match heading(text) {
+                Heading::Phase { number, name } => {
+                    self.warn_of_phases_within(rows.clone(), errors);
+                    let (name, place) = (shown_name(&name), self.place(at, &content));
+                    let before = self.heading_for_all(end);
+                    let draft = PhaseDraft { name, number, place, before, ..PhaseDraft::default() };
+                    let link = self.file_link(at, &content);
+                    outline.entries.push(PhaseEntry {
+                        draft,
+                        link,
+                        rows,
+                        manner: SectionRules::SECTION,
+                    });
+                }
+                Heading::Nameless => {
+                    let place = self.place_of_row(at);
+                    errors.push(place.error("the phase has no name", "write `## Phase: NAME`"));
+                }
+                Heading::Near(meant) => {
+                    let message =
+                        format!("the heading `{}` is not that of a phase", printable(text));
+                    let hint = format!("did you mean `## {meant}`? If not, give it other words");
+                    errors.push(self.place(at, &content).error(message, hint));
+                }
+                Heading::Other if level == 1 && outline.title.is_none() => {
+                    outline.title = Some(shown_name(text)).filter(|title| !title.is_empty());
+                    self.warn_of_phases_within(rows.clone(), errors);
+                    outline.outside.extend(rows);
+                }
+                Heading::Other if is_phases_heading(text) && self.has_file_links(rows.clone()) => {
+                    self.list(rows, &mut outline, errors);
+                }
+                Heading::Other => {
+                    self.warn_of_phases_within(rows, errors);
+                    outline.outside.extend(at..end);
+                }
+            }
+            at = end;
+        }
+        self.warn_of_keys_outside(&outline.outside, errors);
+        outline
+    }
+
+    /// A heading that can begin a part of a plan.
+    fn part_heading(&self, at: usize) -> Option<(usize, Range<usize>)> {
+        match &self.rows.get(at)?.kind {
+            LineKind::Heading { level, content } if *level <= 2 => Some((*level, content.clone())),
+            _ => None,
+        }
+    }
+
+    /// What a heading says that is not about a phase.
+    fn heading_for_all(&self, at: usize) -> Option<String> {
+        let (_, content) = self.part_heading(at)?;
+        let text = &self.rows[at].text[content];
+        let is_for_all = heading(text) == Heading::Other && !is_phases_heading(text);
+        is_for_all.then(|| text.to_owned())
+    }
+
+    /// A link to a file in a part of a line.
+    fn file_link(&self, at: usize, part: &Range<usize>) -> Option<(String, SourcePosition)> {
+        let text = &self.rows[at].text[part.clone()];
+        let found = link(text)?;
+        let target = part.start + found.target.start..part.start + found.target.end;
+        Some((text[found.target].to_owned(), self.place(at, &target)))
+    }
+
+    /// The part of a line that can be an entry of a list of phases.
+    fn entry_part(&self, at: usize) -> Option<Range<usize>> {
+        let row = &self.rows[at];
+        match &row.kind {
+            LineKind::Heading { content, .. } => Some(content.clone()),
+            LineKind::Text => bullet(row.text).map(|bullet| bullet.content..row.text.len()),
+            _ => None,
+        }
+    }
+
+    fn link_of(&self, at: usize) -> Option<Link> {
+        self.entry_part(at).and_then(|part| link(&self.rows[at].text[part]))
+    }
+
+    /// Whether a list has files; one of links within the page is a table of contents.
+    fn has_file_links(&self, mut rows: Range<usize>) -> bool {
+        rows.any(|at| {
+            self.entry_part(at).is_some_and(|part| {
+                let text = &self.rows[at].text[part];
+                link(text).is_some_and(|link| !text[link.target].starts_with('#'))
+            })
+        })
+    }
+
+    /// Reads a list of phases that stand in files of their own: items, or headings with something below them.
+    fn list(&self, rows: Range<usize>, outline: &mut Outline, errors: &mut Vec<PlanError>) {
+        let is_heading = |at: &usize| matches!(self.rows[*at].kind, LineKind::Heading { .. });
+        let has_headings = rows.clone().any(|at| is_heading(&at) && self.link_of(at).is_some());
+        let item_indent = |at: usize| match self.rows[at].kind {
+            LineKind::Text => bullet(self.rows[at].text).map(|bullet| bullet.indent),
+            _ => None,
         };
-        let end = (at + 1..page.rows.len())
-            .find(|at| part_heading(page, *at).is_some())
-            .unwrap_or(page.rows.len());
-        let text = &page.rows[at].text[content.clone()];
-        let rows = at + 1..end;
-        match heading(text) {
-            Heading::Phase { number, name } => {
-                warn_of_phases_within(page, rows.clone(), errors);
-                let (name, place) = (shown_name(&name), page.place(at, &content));
-                let before = heading_for_all(page, end);
-                let draft = PhaseDraft { name, number, place, before, ..PhaseDraft::default() };
-                let link = file_link(page, at, &content);
-                outline.entries.push(PhaseEntry {
-                    draft,
-                    link,
-                    rows,
-                    manner: SectionRules::SECTION,
-                });
+        let top = rows.clone().find_map(item_indent).unwrap_or(0);
+        let is_entry = |at: usize| match has_headings {
+            true => is_heading(&at) && self.link_of(at).is_some(),
+            false => item_indent(at).is_some_and(|indent| indent <= top),
+        };
+        // Behind an item, a paragraph that is not further in belongs to all.
+        let ends = |at: usize| {
+            let row = &self.rows[at];
+            let is_apart = row.kind == LineKind::Text
+                && self.rows[at - 1].kind == LineKind::Blank
+                && item_indent(at).is_none()
+                && indent(row.text) <= top;
+            !has_headings && (is_heading(&at) || is_apart)
+        };
+        let mut at = rows.start;
+        while at < rows.end {
+            if !is_entry(at) {
+                outline.outside.push(at);
+                at += 1;
+                continue;
             }
-            Heading::Nameless => {
-                let place = page.place_of_row(at);
-                errors.push(place.error("the phase has no name", "write `## Phase: NAME`"));
+            let next = |at: &usize| is_entry(*at) || ends(*at);
+            let end = (at + 1..rows.end).find(next).unwrap_or(rows.end);
+            let manner = if has_headings { SectionRules::SECTION } else { SectionRules::ITEM };
+            match self.listed(at, at + 1..end, manner) {
+                Some(entry) => outline.entries.push(entry),
+                None => {
+                    let message = "this item of the list of phases has no link";
+                    let hint =
+                        "write `[NAME](FILE.md)`, or describe the phase below `## Phase: NAME`";
+                    errors.push(self.place_of_row(at).error(message, hint));
+                }
             }
-            Heading::Near(meant) => {
-                let message = format!("the heading `{}` is not that of a phase", printable(text));
-                let hint = format!("did you mean `## {meant}`? If not, give it other words");
-                errors.push(page.place(at, &content).error(message, hint));
-            }
-            Heading::Other if level == 1 && outline.title.is_none() => {
-                outline.title = Some(shown_name(text)).filter(|title| !title.is_empty());
-                warn_of_phases_within(page, rows.clone(), errors);
-                outline.outside.extend(rows);
-            }
-            Heading::Other if is_phases_heading(text) && has_file_links(page, rows.clone()) => {
-                list(page, rows, &mut outline, errors);
-            }
-            Heading::Other => {
-                warn_of_phases_within(page, rows, errors);
-                outline.outside.extend(at..end);
+            at = end;
+        }
+    }
+
+    fn listed(&self, at: usize, rows: Range<usize>, manner: SectionRules) -> Option<PhaseEntry> {
+        let part = self.entry_part(at)?;
+        let text = &self.rows[at].text[part.clone()];
+        let found = link(text)?;
+        let shown = &text[found.text.clone()];
+        let (name, number) = match heading(shown) {
+            Heading::Phase { number, name } => (shown_name(&name), number),
+            _ => (shown_name(shown), None),
+        };
+        let place = self.place(at, &(part.start + found.span.start..part.start + found.span.end));
+        let draft = PhaseDraft { name, number, place, ..PhaseDraft::default() };
+        Some(PhaseEntry { draft, link: self.file_link(at, &part), rows, manner })
+    }
+
+    /// A heading of a lower level is part of a task, though it may have been meant as a phase.
+    fn warn_of_phases_within(&self, rows: Range<usize>, errors: &mut Vec<PlanError>) {
+        for at in rows {
+            let LineKind::Heading { level, content } = &self.rows[at].kind else { continue };
+            let text = &self.rows[at].text[content.clone()];
+            if text.contains(':') && matches!(heading(text), Heading::Phase { .. }) {
+                let sign = "#".repeat(*level);
+                let shown = printable(text);
+                let message = format!("`{sign} {shown}` begins no phase: it is of a lower level");
+                let hint = format!("write `## {shown}` if it is one");
+                errors.push(self.place_of_row(at).warning(message, hint));
             }
         }
-        at = end;
     }
-    warn_of_keys_outside(page, &outline.outside, errors);
-    outline
-}
 
-/// A heading that can begin a part of a plan.
-fn part_heading(page: &MarkdownPage<'_>, at: usize) -> Option<(usize, Range<usize>)> {
-    match &page.rows.get(at)?.kind {
-        LineKind::Heading { level, content } if *level <= 2 => Some((*level, content.clone())),
-        _ => None,
+    /// A key that is outside of all phases says nothing.
+    fn warn_of_keys_outside(&self, rows: &[usize], errors: &mut Vec<PlanError>) {
+        for &at in rows {
+            let row = &self.rows[at];
+            let is_fresh = at == 0 || self.rows[at - 1].kind != LineKind::Text;
+            if row.kind != LineKind::Text || !(is_fresh || bullet(row.text).is_some()) {
+                continue;
+            }
+            if let Some(KeyMatch::Key(line)) = look(row.text, SectionRules::SECTION.indent_max) {
+                let message = format!("`{}` stands outside of all phases", line.key.name());
+                let hint = "write it below each phase that it is for";
+                errors.push(self.place(at, &line.word).warning(message, hint));
+            }
+        }
     }
-}
-
-/// What a heading says that is not about a phase.
-fn heading_for_all(page: &MarkdownPage<'_>, at: usize) -> Option<String> {
-    let (_, content) = part_heading(page, at)?;
-    let text = &page.rows[at].text[content];
-    let is_for_all = heading(text) == Heading::Other && !is_phases_heading(text);
-    is_for_all.then(|| text.to_owned())
 }
 
 /// What a heading without its signs is: `Phase: NAME`, `Phase 2: NAME`, `[Phase 2: NAME](FILE.md)`.
@@ -415,139 +540,4 @@ pub(super) fn heading(text: &str) -> Heading {
 fn is_phases_heading(text: &str) -> bool {
     let text = text[bare(text)].trim_end_matches(':');
     text.eq_ignore_ascii_case("phases")
-}
-
-/// A link to a file in a part of a line.
-fn file_link(
-    page: &MarkdownPage<'_>,
-    at: usize,
-    part: &Range<usize>,
-) -> Option<(String, SourcePosition)> {
-    let text = &page.rows[at].text[part.clone()];
-    let found = link(text)?;
-    let target = part.start + found.target.start..part.start + found.target.end;
-    Some((text[found.target].to_owned(), page.place(at, &target)))
-}
-
-/// The part of a line that can be an entry of a list of phases.
-fn entry_part(page: &MarkdownPage<'_>, at: usize) -> Option<Range<usize>> {
-    let row = &page.rows[at];
-    match &row.kind {
-        LineKind::Heading { content, .. } => Some(content.clone()),
-        LineKind::Text => bullet(row.text).map(|bullet| bullet.content..row.text.len()),
-        _ => None,
-    }
-}
-
-fn link_of(page: &MarkdownPage<'_>, at: usize) -> Option<Link> {
-    entry_part(page, at).and_then(|part| link(&page.rows[at].text[part]))
-}
-
-/// Whether a list has files; one of links within the page is a table of contents.
-fn has_file_links(page: &MarkdownPage<'_>, mut rows: Range<usize>) -> bool {
-    rows.any(|at| {
-        entry_part(page, at).is_some_and(|part| {
-            let text = &page.rows[at].text[part];
-            link(text).is_some_and(|link| !text[link.target].starts_with('#'))
-        })
-    })
-}
-
-/// Reads a list of phases that stand in files of their own: items, or headings with something below them.
-fn list(
-    page: &MarkdownPage<'_>,
-    rows: Range<usize>,
-    outline: &mut Outline,
-    errors: &mut Vec<PlanError>,
-) {
-    let is_heading = |at: &usize| matches!(page.rows[*at].kind, LineKind::Heading { .. });
-    let has_headings = rows.clone().any(|at| is_heading(&at) && link_of(page, at).is_some());
-    let item_indent = |at: usize| match page.rows[at].kind {
-        LineKind::Text => bullet(page.rows[at].text).map(|bullet| bullet.indent),
-        _ => None,
-    };
-    let top = rows.clone().find_map(item_indent).unwrap_or(0);
-    let is_entry = |at: usize| match has_headings {
-        true => is_heading(&at) && link_of(page, at).is_some(),
-        false => item_indent(at).is_some_and(|indent| indent <= top),
-    };
-    // Behind an item, a paragraph that is not further in belongs to all.
-    let ends = |at: usize| {
-        let row = &page.rows[at];
-        let is_apart = row.kind == LineKind::Text
-            && page.rows[at - 1].kind == LineKind::Blank
-            && item_indent(at).is_none()
-            && indent(row.text) <= top;
-        !has_headings && (is_heading(&at) || is_apart)
-    };
-    let mut at = rows.start;
-    while at < rows.end {
-        if !is_entry(at) {
-            outline.outside.push(at);
-            at += 1;
-            continue;
-        }
-        let next = |at: &usize| is_entry(*at) || ends(*at);
-        let end = (at + 1..rows.end).find(next).unwrap_or(rows.end);
-        let manner = if has_headings { SectionRules::SECTION } else { SectionRules::ITEM };
-        match listed(page, at, at + 1..end, manner) {
-            Some(entry) => outline.entries.push(entry),
-            None => {
-                let message = "this item of the list of phases has no link";
-                let hint = "write `[NAME](FILE.md)`, or describe the phase below `## Phase: NAME`";
-                errors.push(page.place_of_row(at).error(message, hint));
-            }
-        }
-        at = end;
-    }
-}
-
-fn listed(
-    page: &MarkdownPage<'_>,
-    at: usize,
-    rows: Range<usize>,
-    manner: SectionRules,
-) -> Option<PhaseEntry> {
-    let part = entry_part(page, at)?;
-    let text = &page.rows[at].text[part.clone()];
-    let found = link(text)?;
-    let shown = &text[found.text.clone()];
-    let (name, number) = match heading(shown) {
-        Heading::Phase { number, name } => (shown_name(&name), number),
-        _ => (shown_name(shown), None),
-    };
-    let place = page.place(at, &(part.start + found.span.start..part.start + found.span.end));
-    let draft = PhaseDraft { name, number, place, ..PhaseDraft::default() };
-    Some(PhaseEntry { draft, link: file_link(page, at, &part), rows, manner })
-}
-
-/// A heading of a lower level is part of a task, though it may have been meant as a phase.
-fn warn_of_phases_within(page: &MarkdownPage<'_>, rows: Range<usize>, errors: &mut Vec<PlanError>) {
-    for at in rows {
-        let LineKind::Heading { level, content } = &page.rows[at].kind else { continue };
-        let text = &page.rows[at].text[content.clone()];
-        if text.contains(':') && matches!(heading(text), Heading::Phase { .. }) {
-            let sign = "#".repeat(*level);
-            let shown = printable(text);
-            let message = format!("`{sign} {shown}` begins no phase: it is of a lower level");
-            let hint = format!("write `## {shown}` if it is one");
-            errors.push(page.place_of_row(at).warning(message, hint));
-        }
-    }
-}
-
-/// A key that is outside of all phases says nothing.
-fn warn_of_keys_outside(page: &MarkdownPage<'_>, rows: &[usize], errors: &mut Vec<PlanError>) {
-    for &at in rows {
-        let row = &page.rows[at];
-        let is_fresh = at == 0 || page.rows[at - 1].kind != LineKind::Text;
-        if row.kind != LineKind::Text || !(is_fresh || bullet(row.text).is_some()) {
-            continue;
-        }
-        if let Some(KeyMatch::Key(line)) = look(row.text, SectionRules::SECTION.indent_max) {
-            let message = format!("`{}` stands outside of all phases", line.key.name());
-            let hint = "write it below each phase that it is for";
-            errors.push(page.place(at, &line.word).warning(message, hint));
-        }
-    }
 }

@@ -169,6 +169,23 @@ impl PhaseDraft {
         }
     }
 
+    /// A name leads to no phase.
+    fn unknown(&self, part: &str, place: &SourcePosition, all: &[Self]) -> PlanError {
+        let (name, part) = (printable(&self.name), value::shown_name(part));
+        let shown = printable(&part);
+        let message = format!("the phase `{name}` depends on `{shown}`, which is no phase");
+        let others =
+            all.iter().map(|other| other.name.as_str()).filter(|other| *other != self.name);
+        // One letter is near to every other.
+        let near = nearest(&part, others).filter(|near| near.len().min(part.len()) > 1);
+        let hint = match near {
+            Some(near) => format!("did you mean `{}`?", printable(near)),
+            None => "write the name of a phase, or say it in a sentence if it is not about phases"
+                .to_owned(),
+        };
+        place.error(message, hint)
+    }
+
     fn into_phase(self, depends_on: Vec<String>) -> Phase {
         Phase {
             name: self.name,
@@ -232,7 +249,7 @@ pub(super) fn phases(drafts: Vec<PhaseDraft>, errors: &mut Vec<PlanError>) -> Ve
                     }
                     [need] if own.contains(&need) => {}
                     [need] => own.push(need),
-                    [] => errors.push(unknown(draft, part, &value.place, &drafts)),
+                    [] => errors.push(draft.unknown(part, &value.place, &drafts)),
                     _ => {
                         let shown = printable(&value::shown_name(part));
                         let message = format!("`{shown}` is the number of two phases");
@@ -271,27 +288,6 @@ fn ordered(drafts: Vec<PhaseDraft>, needs: &[Vec<usize>]) -> Vec<Phase> {
         phases.push(draft.into_phase(depends_on));
     }
     phases
-}
-
-/// A name leads to no phase.
-fn unknown(
-    draft: &PhaseDraft,
-    part: &str,
-    place: &SourcePosition,
-    all: &[PhaseDraft],
-) -> PlanError {
-    let (name, part) = (printable(&draft.name), value::shown_name(part));
-    let shown = printable(&part);
-    let message = format!("the phase `{name}` depends on `{shown}`, which is no phase");
-    let others = all.iter().map(|other| other.name.as_str()).filter(|other| *other != draft.name);
-    // One letter is near to every other.
-    let near = nearest(&part, others).filter(|near| near.len().min(part.len()) > 1);
-    let hint = match near {
-        Some(near) => format!("did you mean `{}`?", printable(near)),
-        None => "write the name of a phase, or say it in a sentence if it is not about phases"
-            .to_owned(),
-    };
-    place.error(message, hint)
 }
 
 /// Phases by what they are called.

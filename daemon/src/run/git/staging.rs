@@ -118,7 +118,7 @@ impl Git {
     /// which one was meant is not known, and one too few is worse than one too many.
     async fn excluded(&self, magic: &str) -> Result<Vec<String>, String> {
         let mut ups = vec![String::new()];
-        if self.steps_up > 0 && self.excludes.iter().any(Exclude::is_anchored) {
+        if self.steps_up > 0 && self.excludes.iter().any(|exclude| exclude.is_anchored) {
             // Where the workspace is above the repository, nothing can be there.
             let to_top = self.run(&["rev-parse", "--show-cdup"]).await?;
             if self.steps_up <= to_top.matches("../").count() {
@@ -126,8 +126,8 @@ impl Git {
             }
         }
         let specs = |exclude: &Exclude| {
-            let ups = if exclude.is_anchored() { &ups[..] } else { &ups[..1] };
-            let top = if exclude.is_anchored() { "" } else { "top," };
+            let ups = if exclude.is_anchored { &ups[..] } else { &ups[..1] };
+            let top = if exclude.is_anchored { "" } else { "top," };
             let all = exclude.globs().flat_map(|glob| {
                 ups.iter().map(move |up| format!(":({top}{magic}glob){up}{glob}"))
             });
