@@ -341,6 +341,7 @@ mod tests {
     use crate::id::Generation;
     use crate::policy::Policy;
     use crate::service::Exit;
+    use crate::stop_ladder::StopStep;
 
     /// Services by number, with the outside played by the test.
     struct World {
@@ -365,8 +366,8 @@ mod tests {
             let effects = self.fleet.handle(self.now, ServiceId(id), input);
             for (id, effect) in effects {
                 match effect {
-                    Effect::Spawn { .. } => self.log.push(format!("+{}", id.0)),
-                    Effect::CloseStdin { .. } => self.log.push(format!("-{}", id.0)),
+                    Effect::Spawn(_) => self.log.push(format!("+{}", id.0)),
+                    Effect::Stop(StopStep::CloseStdin, _) => self.log.push(format!("-{}", id.0)),
                     _ => {}
                 }
             }
@@ -392,7 +393,7 @@ mod tests {
 
         fn ready(&mut self, id: u32) {
             let generation = self.generation(id);
-            self.input(id, Input::Ready { generation });
+            self.input(id, Input::Ready(generation));
         }
 
         fn exited(&mut self, id: u32, exit: Exit) {

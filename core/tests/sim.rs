@@ -15,6 +15,7 @@ use afresh_core::policy::{Backoff, Policy, Restart, RestartMode};
 use afresh_core::service::{
     AdoptedAs, Effect, Event, Exit, Input, Service, Snapshot, SpawnFailure,
 };
+use afresh_core::stop_ladder::StopStep;
 use afresh_core::time::Time;
 
 const HISTORIES: u64 = 4_000;
@@ -157,12 +158,12 @@ impl World {
                     let quick = self.random.one_in(2).then_some(Duration::from_secs(1));
                     Some(Input::Shutdown { within: quick })
                 }
-                7 if self.random.one_in(6) => Some(Input::Ready { generation: self.any() }),
-                8 if self.random.one_in(4) => Some(Input::Drained { generation: self.any() }),
+                7 if self.random.one_in(6) => Some(Input::Ready(self.any())),
+                8 if self.random.one_in(4) => Some(Input::Drained(self.any())),
                 9 if self.random.one_in(8) => {
                     Some(Input::Replace { generation: self.any(), reason: why() })
                 }
-                10 if self.random.one_in(8) => Some(Input::DiedOfProbe { generation: self.any() }),
+                10 if self.random.one_in(8) => Some(Input::DiedOfProbe(self.any())),
                 11 if self.random.one_in(8) => {
                     // Files change in bursts.
                     (0..self.random.below(12)).for_each(|_| self.input(Input::RenewSpare));
@@ -288,7 +289,7 @@ impl World {
                 self.asked_for_restart = false;
             }
             // The start that is planned may be the probe's, and come at once.
-            Input::DiedOfProbe { .. } => {
+            Input::DiedOfProbe(_) => {
                 self.expected_spawn = self.expected_spawn.map(|_| self.now);
             }
             _ => {}
@@ -331,19 +332,19 @@ impl World {
 
     fn perform(&mut self, effect: Effect, after_start: bool) {
         match effect {
-            Effect::Spawn { generation } => self.spawn(generation, after_start),
-            Effect::Open { generation } => self.open(generation),
-            Effect::CloseStdin { generation } => {
+            Effect::Spawn(generation) => self.spawn(generation, after_start),
+            Effect::Open(generation) => self.open(generation),
+            Effect::Stop(StopStep::CloseStdin, generation) => {
                 let first = self.closed.insert(generation);
                 self.check(first, "a stop begins once");
             }
-            Effect::Terminate { generation } => {
+            Effect::Stop(StopStep::Terminate, generation) => {
                 self.exit_if(generation, 500, Exit::Signal(15), |living| !living.stubborn);
             }
-            Effect::Kill { generation } => {
+            Effect::Stop(StopStep::Kill, generation) => {
                 self.exit_if(generation, 50, Exit::Signal(9), |living| !living.stuck);
             }
-            Effect::Abandon { generation } => {
+            Effect::Stop(StopStep::Abandon, generation) => {
                 self.exit_if(generation, 50, Exit::Unknown, |_| true);
             }
             Effect::MarkRestart { .. } => {}
@@ -374,7 +375,7 @@ impl World {
             let why = "silence".to_owned();
             self.plan(30_000, Input::HandshakeFailed { generation, why });
         } else {
-            self.plan(2_000, Input::Ready { generation });
+            self.plan(2_000, Input::Ready(generation));
         }
     }
 
@@ -486,13 +487,13 @@ const fn generation_of(input: &Input) -> Option<Generation> {
         Input::Spawned { generation, .. }
         | Input::Adopted { generation, .. }
         | Input::SpawnFailed { generation, .. }
-        | Input::Ready { generation }
-        | Input::Drained { generation }
+        | Input::Ready(generation)
+        | Input::Drained(generation)
         | Input::Exited { generation, .. }
         | Input::HandshakeFailed { generation, .. }
         | Input::Unhealthy { generation, .. }
         | Input::Replace { generation, .. }
-        | Input::DiedOfProbe { generation } => Some(*generation),
+        | Input::DiedOfProbe(generation) => Some(*generation),
         _ => None,
     }
 }

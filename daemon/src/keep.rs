@@ -195,7 +195,7 @@ pub(crate) fn stopped(name: &str, code: i32) -> Record {
 /// The first code that is not 0, in the order of the copies.
 pub(crate) fn exit_code(fleet: &Fleet) -> i32 {
     let code = |service: &Service| {
-        let last = service.exits().last_exit().map_or(1, |exit| exit.shell_code());
+        let last = service.exits().last_exit.map_or(1, |exit| exit.shell_code());
         match service.rest() {
             None | Some(Rest::NotStarted | Rest::Stopped | Rest::Finished(Ending::Clean)) => 0,
             Some(

@@ -17,6 +17,7 @@ use afresh_core::health::Verdict;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SETTLE_AFTER;
 use afresh_core::service::{Effect, Event, Input, Snapshot, SpawnFailure, State};
+use afresh_core::stop_ladder::StopStep;
 use afresh_core::time::Time;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -165,7 +166,7 @@ impl Supervisor {
 
     /// Hands an input to one service.
     pub(crate) async fn input_to(&mut self, service: ServiceId, input: Input) {
-        let is_ready = matches!(input, Input::Ready { .. });
+        let is_ready = matches!(input, Input::Ready(_));
         let effects = self.fleet.handle(self.time(), service, input);
         self.perform(effects).await;
         if is_ready {
@@ -300,24 +301,24 @@ impl Supervisor {
         let current = self.fleet.service(service).and_then(|service| service.current());
         self.processes.mark(service, current);
         match effect {
-            Effect::Spawn { generation } => {
+            Effect::Spawn(generation) => {
                 if let Err(failure) = self.spawn(service, generation).await {
                     let input = Input::SpawnFailed { generation, failure };
                     self.follow_ups.push_back((service, input));
                 }
             }
-            Effect::Open { generation } => {
+            Effect::Open(generation) => {
                 let (pid, command) = self.instances.process_of(service, generation);
                 self.instances.push_event(service, generation, InstanceChange::Opened(pid));
                 let definition = self.services.definition(service);
                 if definition.is_some_and(|definition| definition.ready_at_start) {
-                    self.follow_ups.push_back((service, Input::Ready { generation }));
+                    self.follow_ups.push_back((service, Input::Ready(generation)));
                 }
                 let requests = self.checks.started(service, generation, pid, command);
                 let inputs = self.record_checks(requests);
                 self.follow_ups.extend(inputs);
             }
-            Effect::CloseStdin { generation } => {
+            Effect::Stop(StopStep::CloseStdin, generation) => {
                 self.processes.close_stdin(service, generation);
                 self.instances.push_event(service, generation, InstanceChange::Stopping);
                 let requests = self.checks.gone(service, generation);
@@ -325,13 +326,15 @@ impl Supervisor {
                 self.follow_ups.extend(inputs);
                 self.instances.close_stdin(service, generation).await;
             }
-            Effect::Terminate { generation } => {
+            Effect::Stop(StopStep::Terminate, generation) => {
                 let definition = self.services.definition(service);
                 let signal = definition.map(|definition| definition.stop_signal);
                 self.processes.terminate(service, generation, signal.unwrap_or_default());
             }
-            Effect::Kill { generation } => self.processes.kill(service, generation),
-            Effect::Abandon { generation } => self.processes.abandon(service, generation),
+            Effect::Stop(StopStep::Kill, generation) => self.processes.kill(service, generation),
+            Effect::Stop(StopStep::Abandon, generation) => {
+                self.processes.abandon(service, generation)
+            }
             Effect::MarkRestart { pid, reason } => {
                 self.recorder.mark_restart(&self.services, service, pid, reason);
             }
@@ -432,6 +435,6 @@ fn next_effect(queue: &mut VecDeque<(ServiceId, Effect)>) -> Option<(ServiceId, 
     let is_fact =
         |effect: &Effect| matches!(effect, Effect::Tell(event) if !event.is_announcement());
     let first = queue.iter().position(|(_, effect)| !is_fact(effect));
-    let start = first.filter(|index| matches!(queue[*index].1, Effect::Spawn { .. }));
+    let start = first.filter(|index| matches!(queue[*index].1, Effect::Spawn(_)));
     queue.remove(start.unwrap_or(0))
 }

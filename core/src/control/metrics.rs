@@ -295,14 +295,14 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::id::Generation;
-    use crate::service::{Ending, StopReason};
+    use crate::service::Ending;
 
     fn at(millis: u64) -> Time {
         Time::after_start(Duration::from_millis(millis))
     }
 
     fn restarting() -> Event {
-        let after = Ending::Crash { code: 1 };
+        let after = Ending::Crash;
         Event::Restarting { delay: Duration::ZERO, after, attempt: 1, attempts_max: 5 }
     }
 
@@ -348,9 +348,10 @@ mod tests {
         vitals.ready(at(9_000));
         assert_eq!(vitals.recoveries.sum, Duration::from_millis(2_500));
         // Nobody recovers from what was given up, or is wanted down.
-        for last in
-            [Event::Stopped(StopReason::ByUser), Event::GaveUp { restarts: 5, last: Ending::Clean }]
-        {
+        for last in [
+            Event::Stopped(Ending::StoppedByUser),
+            Event::GaveUp { restarts: 5, last: Ending::Clean },
+        ] {
             vitals.note(at(10_000), &restarting(), false);
             vitals.note(at(10_000), &last, false);
             vitals.note(at(99_000), &started(), false);
@@ -369,7 +370,7 @@ mod tests {
         }
         assert_eq!(vitals.restarts, BTreeMap::from([("requested", 2)]));
         // One that is called off is none.
-        for event in [requested(), Event::Stopped(StopReason::ByUser), started()] {
+        for event in [requested(), Event::Stopped(Ending::StoppedByUser), started()] {
             vitals.note(at(2), &event, false);
         }
         assert_eq!(vitals.restarts, BTreeMap::from([("requested", 2), ("started", 1)]));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::HookEvent;
-use crate::service::{Ending, Event, Exit};
+use crate::service::{Event, Exit};
 use crate::time::{Stamp, show_duration};
 
 /// Something that hooks are told of one service.
@@ -84,7 +84,7 @@ impl Story {
                 });
                 restarted.into_iter().collect()
             }
-            Event::Exited { pid, exit, ending, .. } if is_crash(ending) => {
+            Event::Exited { pid, exit, ending, .. } if ending.is_crash() => {
                 (self.pid, self.exit) = (pid.or(self.pid), Some(*exit));
                 vec![(HookEvent::Crash, Some(ending.to_string()), said())]
             }
@@ -135,25 +135,5 @@ impl Story {
             | Event::Restarting { .. }
             | Event::Escalating { .. } => Vec::new(),
         }
-    }
-}
-
-/// Whether an instance ended by itself, and not well.
-const fn is_crash(ending: &Ending) -> bool {
-    match ending {
-        Ending::Crash { .. }
-        | Ending::Killed { .. }
-        | Ending::SpawnFailed(_)
-        | Ending::HandshakeFailed(_)
-        | Ending::HealthFailed(_) => true,
-        Ending::Clean
-        | Ending::RestartRequested
-        | Ending::StoppedByUser
-        | Ending::Retired
-        | Ending::Dismissed
-        | Ending::Shutdown
-        | Ending::Replaced
-        | Ending::Unused
-        | Ending::DiedOfProbe => false,
     }
 }

@@ -12,7 +12,7 @@ use crate::limits::{
     HOOK_AGE_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX, HOOK_TRIES_MAX,
 };
 use crate::random::Random;
-use crate::service::{Ending, Event, Exit, SpawnFailure, StopReason};
+use crate::service::{Ending, Event, Exit, SpawnFailure};
 use crate::time::{Stamp, Time};
 
 fn hook(name: &str, events: &[HookEvent]) -> HookDefinition {
@@ -78,9 +78,8 @@ fn started(pid: u32) -> Event {
 #[test]
 fn every_way_to_end_badly_is_a_crash_and_no_other() {
     let bad = [
-        Ending::Crash { code: 1 },
-        Ending::Killed { signal: Some(9) },
-        Ending::Killed { signal: None },
+        Ending::Crash,
+        Ending::Killed,
         Ending::HandshakeFailed("no answer".to_owned()),
         Ending::HealthFailed("503".to_owned()),
     ];
@@ -112,7 +111,7 @@ fn every_way_to_end_badly_is_a_crash_and_no_other() {
     assert_eq!(hear(looping), [HookEvent::CrashLoop]);
     assert_eq!(hear(Event::GaveUp { restarts: 5, last: Ending::Clean }), [HookEvent::GaveUp]);
     assert_eq!(hear(Event::Recovered { uptime: Duration::from_secs(60) }), [HookEvent::Recovered]);
-    assert_eq!(hear(Event::Stopped(StopReason::ByUser)), []);
+    assert_eq!(hear(Event::Stopped(Ending::StoppedByUser)), []);
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn a_restart_that_was_asked_for_is_told_when_it_is_done() {
     hear(Event::SwapFailed { pid: None, why: "it crashed".to_owned() });
     assert_eq!(hear(started(10)), []);
     hear(asked);
-    hear(Event::Stopped(StopReason::ByUser));
+    hear(Event::Stopped(Ending::StoppedByUser));
     assert_eq!(hear(started(11)), []);
 }
 

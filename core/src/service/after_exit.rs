@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use super::Service;
-use super::event::{Event, StopReason};
+use super::crash_loop::CrashVerdict;
+use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
-use super::restart::CrashVerdict;
 use super::state::{Effect, Goal, InputContext, Process, Rest, Want};
 use crate::id::Generation;
 use crate::policy::Restart;
@@ -20,7 +20,7 @@ impl Service {
         };
         let (pid, uptime) = (instance.pid, cx.now.since(instance.since));
         let died_of_probe = instance.died_of_probe;
-        let has_candidate = self.side.candidate().is_some();
+        let has_candidate = self.side.candidate.is_some();
         let goal = match &self.process {
             // A restart was requested and had to wait: the end is what it waited for.
             Process::Running { restart_at: Some((_, reason)), .. } => {
@@ -36,7 +36,7 @@ impl Service {
             // Where it is still starting, its guardian was killed before it could report.
             _ => None,
         };
-        self.exits.note_exit(exit);
+        self.exits.last_exit = Some(exit);
         let is_quiet_stop = goal == Some(Goal::Quietly);
         let ending = match goal {
             None if died_of_probe && self.exits.forgives_probe() => Ending::DiedOfProbe,
@@ -52,7 +52,7 @@ impl Service {
             Want::Up if quietly && self.side.has_spare() => self.promote_spare(cx),
             Want::Up if quietly => self.process = Process::waiting(cx.now),
             Want::Up => {
-                self.exits.note_ended(Some(generation));
+                self.exits.last_ended = Some(generation);
                 self.after_exit(cx, pid, uptime, ending);
             }
             Want::Down | Want::Gone | Want::Shutdown { .. } => self.rest_as(cx, Rest::Stopped),
@@ -70,12 +70,12 @@ impl Service {
         }
         cx.tell(Event::SpawnFailed(failure.clone()));
         let replaces = matches!(self.process, Process::Stopping { goal: Goal::NewInstance, .. });
-        let hopeless = failure.permanent && !self.has_run();
+        let hopeless = failure.permanent && !self.generations.has_run;
         let ending = Ending::SpawnFailed(failure);
         match self.want {
             Want::Up if replaces => self.wait_for_requested(cx, None),
             Want::Up if hopeless => {
-                self.restarts.unwell = true;
+                self.crashes.counts.unwell = true;
                 self.rest_as(cx, Rest::Failed(ending));
             }
             Want::Up => self.after_failure(cx, Duration::ZERO, ending),
@@ -117,7 +117,7 @@ impl Service {
         if self.policy.restart == Restart::Never {
             return self.rest_as(cx, Rest::Finished(ending));
         }
-        match self.restarts.crashed(cx.now, uptime, &self.policy) {
+        match self.crashes.crashed(cx.now, uptime, &self.policy) {
             CrashVerdict::Retry { delay, loop_begins } => {
                 if loop_begins {
                     cx.tell(Event::CrashLoop {
@@ -127,12 +127,12 @@ impl Service {
                     });
                 }
                 // In a crash loop a spare would only be the next victim.
-                let takes_over = self.side.has_spare() && !self.restarts.looping;
+                let takes_over = self.side.has_spare() && !self.crashes.counts.looping;
                 let delay = if takes_over { Duration::ZERO } else { delay };
                 cx.tell(Event::Restarting {
                     delay,
                     after: ending,
-                    attempt: self.restarts.consecutive,
+                    attempt: self.crashes.counts.consecutive,
                     attempts_max: self.policy.max_restarts,
                 });
                 match takes_over {
@@ -155,9 +155,9 @@ impl Service {
         let told = match &rest {
             Rest::Finished(ending) => {
                 self.want = Want::Down;
-                Some(StopReason::Policy(ending.clone()))
+                Some(ending.clone())
             }
-            Rest::NotStarted | Rest::Stopped => Some(self.want.stop_reason()),
+            Rest::NotStarted | Rest::Stopped => Some(self.want.ending()),
             Rest::Failed(_) => None,
         };
         self.process = Process::Closing { rest, last_word: told.map(Event::Stopped) };

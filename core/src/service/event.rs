@@ -2,15 +2,11 @@
 //!
 //! Driven by [`Service`](super::Service), which tells them as effects. Never writes them.
 
-mod sentences;
-
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::sentences::{exited, millis, restarting, stopped};
-use super::exit::{Ending, Exit, SpawnFailure};
-use super::user_request::UserRequest;
+use super::exit::{Ending, Exit, LastExit, SpawnFailure};
 use crate::audit::{EventType, Level, Record};
 use crate::health;
 use crate::id::Generation;
@@ -133,8 +129,8 @@ pub enum Event {
         /// The last failure.
         last: Ending,
     },
-    /// It is down and stays down.
-    Stopped(StopReason),
+    /// It is down and stays down: we were told to stop it, or it ended so, and the policy says not to restart it.
+    Stopped(Ending),
     /// It did not end in time; the next step of the stop is taken.
     Escalating {
         /// The process that does not end.
@@ -148,19 +144,15 @@ pub enum Event {
     Health(health::Event),
 }
 
-/// Why a service is down and stays down.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StopReason {
-    /// The user's stop, or SIGTERM or SIGINT from outside.
-    ByUser,
-    /// The configuration does not have it any more.
-    Retired,
-    /// It is not needed any more.
-    Dismissed,
-    /// afresh itself ends.
-    Shutdown,
-    /// It ended, and the policy says not to restart it.
-    Policy(Ending),
+/// A start or a stop that a user or a client requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRequest {
+    /// Whether it is to be up.
+    pub up: bool,
+    /// The process that is to be stopped.
+    pub pid: Option<u32>,
+    /// Why.
+    pub reason: String,
 }
 
 impl Event {
@@ -174,164 +166,218 @@ impl Event {
 
     /// The record of the trail. `title` is how users call the service, `name` its key.
     pub fn record(&self, title: &str, name: &str, logger: &str) -> Record {
-        let (level, event_type, message, mut props) = self.parts(title);
+        let mut props = self.props();
         props.insert(0, ("service", Value::from(name)));
-        Record { level, logger: logger.to_owned(), message, event_type, props }
+        Record {
+            level: self.level(),
+            logger: logger.to_owned(),
+            message: self.message(title),
+            event_type: self.event_type(),
+            props,
+        }
+    }
+
+    fn level(&self) -> Level {
+        match self {
+            Self::SpawnFailed(_)
+            | Self::SwapFailed { .. }
+            | Self::CrashLoop { .. }
+            | Self::GaveUp { .. } => Level::Error,
+            Self::Stopped(
+                Ending::StoppedByUser
+                | Ending::Retired
+                | Ending::Dismissed
+                | Ending::Shutdown
+                | Ending::Clean,
+            ) => Level::Info,
+            Self::Stopped(_) => Level::Error,
+            Self::Health(event) => event.parts("").0,
+            Self::Escalating { .. } => Level::Warning,
+            Self::Exited { ending, .. } if ending.is_crash() => Level::Warning,
+            _ => Level::Info,
+        }
+    }
+
+    fn event_type(&self) -> EventType {
+        match self {
+            Self::Started { .. } => EventType::ServerStarted,
+            Self::Adopted { .. } => EventType::ServerAdopted,
+            Self::CandidateStarted { .. } => EventType::ServerCandidateStarted,
+            Self::SpareStarted { .. } => EventType::ServerSpareStarted,
+            Self::SwapFailed { .. } => EventType::ServerSwapFailed,
+            Self::Replacing { .. } => EventType::ServerReplacing,
+            Self::Exited { ending, .. } if ending.is_crash() => EventType::ServerCrashed,
+            Self::Exited { .. } => EventType::ServerExited,
+            Self::SpawnFailed(_) => EventType::ServerSpawnFailed,
+            Self::RestartRequested { .. } => EventType::ServerRestartRequested,
+            Self::UserRequested(UserRequest { up: true, .. }) => EventType::ServerStartRequested,
+            Self::UserRequested(_) => EventType::ServerStopRequested,
+            Self::ExitingForRestart { .. } => EventType::ServerExitingForRestart,
+            Self::Throttled { .. } => EventType::ServerRestartThrottled,
+            Self::Restarting { .. } => EventType::ServerRestarting,
+            Self::CrashLoop { .. } => EventType::ServerCrashLoop,
+            Self::Recovered { .. } => EventType::ServerRecovered,
+            Self::GaveUp { .. } => EventType::ServerGaveUp,
+            Self::Stopped(_) => EventType::ServerStopped,
+            Self::Escalating { .. } => EventType::ServerStopEscalated,
+            Self::Health(event) => event.parts("").1,
+        }
     }
 
     /// The sentence of the log.
     pub fn message(&self, title: &str) -> String {
-        self.parts(title).2
+        match self {
+            Self::Started { pid, restarts, .. } => {
+                format!("{title} started (pid {pid}, restart {restarts})")
+            }
+            Self::Adopted { pid, uptime, .. } => {
+                let up = show_duration(*uptime);
+                format!("{title} runs on (pid {pid}, up for {up}): taken over")
+            }
+            Self::CandidateStarted { pid, .. } => {
+                format!(
+                    "{title} has a new instance (pid {pid}); the old one serves until it is ready"
+                )
+            }
+            Self::SpareStarted { pid, .. } => format!("{title} has a spare instance (pid {pid})"),
+            Self::SwapFailed { why, .. } => {
+                format!(
+                    "{title} was not restarted, the old instance stays: the new one failed: {why}"
+                )
+            }
+            Self::Replacing { reason, .. } => format!("{title} is given a new instance: {reason}"),
+            Self::Exited { pid, exit, ending, uptime } => {
+                let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+                format!("{title}{who} {exit} after {}: {ending}", show_duration(*uptime))
+            }
+            Self::SpawnFailed(failure) => {
+                format!("{title} could not be started: {}", failure.message)
+            }
+            Self::RestartRequested { .. } => "Server restart requested".to_owned(),
+            Self::UserRequested(UserRequest { up, reason, .. }) => {
+                format!("{title}: {} requested: {reason}", if *up { "start" } else { "stop" })
+            }
+            Self::ExitingForRestart { reason, .. } => {
+                format!("{title} exiting for restart: {reason}")
+            }
+            Self::Throttled { delay } => {
+                format!("{title} restart throttled, waiting {}", show_duration(*delay))
+            }
+            Self::Restarting { delay, after, attempt, attempts_max } => {
+                restarting(title, *delay, after, *attempt, *attempts_max)
+            }
+            Self::CrashLoop { crashes, window, delay } => format!(
+                "{title} crash loop detected, backing off ({crashes} crashes within {}, next try in {})",
+                show_duration(*window),
+                show_duration(*delay)
+            ),
+            Self::Recovered { uptime } => {
+                format!("{title} has been up for {}, all is well", show_duration(*uptime))
+            }
+            Self::GaveUp { restarts, last } => format!(
+                "{title} failed: gave up after {restarts} restart{}; last: {last}",
+                if *restarts == 1 { "" } else { "s" }
+            ),
+            Self::Stopped(ending) => stopped(title, ending),
+            Self::Escalating { waited, step, .. } => {
+                format!("{title} has not ended within {}, now {step}", show_duration(*waited))
+            }
+            Self::Health(event) => event.parts(title).2,
+        }
     }
 
-    fn parts(&self, title: &str) -> Parts {
+    /// The fields of the record, in their order.
+    fn props(&self) -> Vec<(&'static str, Value)> {
         match self {
-            Self::Started { pid, generation, restarts } => (
-                Level::Info,
-                EventType::ServerStarted,
-                format!("{title} started (pid {pid}, restart {restarts})"),
+            Self::Started { pid, generation, restarts } => vec![
+                ("pid", json!(pid)),
+                ("generation", json!(generation.0)),
+                ("restarts", json!(restarts)),
+            ],
+            Self::Adopted { pid, generation, uptime } => vec![
+                ("pid", json!(pid)),
+                ("generation", json!(generation.0)),
+                ("uptime_ms", millis(*uptime)),
+            ],
+            Self::CandidateStarted { pid, generation } | Self::SpareStarted { pid, generation } => {
+                vec![("pid", json!(pid)), ("generation", json!(generation.0))]
+            }
+            Self::SwapFailed { pid, why } => vec![("pid", json!(pid)), ("error", json!(why))],
+            Self::Replacing { pid, reason } => vec![("pid", json!(pid)), ("reason", json!(reason))],
+            Self::Exited { pid, exit, ending, uptime } => {
+                let LastExit { code, signal, .. } = LastExit::from(*exit);
                 vec![
                     ("pid", json!(pid)),
-                    ("generation", json!(generation.0)),
-                    ("restarts", json!(restarts)),
-                ],
-            ),
-            Self::Exited { pid, exit, ending, uptime } => {
-                exited(title, *pid, *exit, ending, *uptime)
+                    ("exit_code", json!(code)),
+                    ("signal", json!(signal)),
+                    ("ending", json!(ending.name())),
+                    ("uptime_ms", millis(*uptime)),
+                ]
             }
-            Self::SpawnFailed(failure) => (
-                Level::Error,
-                EventType::ServerSpawnFailed,
-                format!("{title} could not be started: {}", failure.message),
-                vec![("error", json!(failure.message)), ("hint", json!(failure.hint))],
-            ),
-            Self::RestartRequested { pid, reason } => (
-                Level::Info,
-                EventType::ServerRestartRequested,
-                "Server restart requested".to_owned(),
-                vec![("reason", json!(reason)), ("pid", json!(pid))],
-            ),
-            Self::ExitingForRestart { pid, reason, exit_code } => (
-                Level::Info,
-                EventType::ServerExitingForRestart,
-                format!("{title} exiting for restart: {reason}"),
+            Self::SpawnFailed(failure) => {
+                vec![("error", json!(failure.message)), ("hint", json!(failure.hint))]
+            }
+            Self::RestartRequested { pid, reason }
+            | Self::UserRequested(UserRequest { pid, reason, .. }) => {
+                vec![("reason", json!(reason)), ("pid", json!(pid))]
+            }
+            Self::ExitingForRestart { pid, reason, exit_code } => {
                 vec![
                     ("exit_code", json!(exit_code)),
                     ("reason", json!(reason)),
                     ("pid", json!(pid)),
-                ],
-            ),
-            Self::Recovered { uptime } => (
-                Level::Info,
-                EventType::ServerRecovered,
-                format!("{title} has been up for {}, all is well", show_duration(*uptime)),
-                vec![("uptime_ms", millis(*uptime))],
-            ),
-            Self::Stopped(reason) => stopped(title, reason),
-            Self::Health(event) => event.parts(title),
-            Self::UserRequested(request) => request.parts(title),
-            Self::Adopted { .. }
-            | Self::CandidateStarted { .. }
-            | Self::SpareStarted { .. }
-            | Self::SwapFailed { .. }
-            | Self::Replacing { .. } => self.parts_of_others(title),
-            Self::Throttled { .. }
-            | Self::Restarting { .. }
-            | Self::CrashLoop { .. }
-            | Self::GaveUp { .. }
-            | Self::Escalating { .. } => self.parts_of_waits(title),
-        }
-    }
-
-    fn parts_of_waits(&self, title: &str) -> Parts {
-        match self {
-            Self::Throttled { delay } => (
-                Level::Info,
-                EventType::ServerRestartThrottled,
-                format!("{title} restart throttled, waiting {}", show_duration(*delay)),
-                vec![("delay_ms", millis(*delay))],
-            ),
-            Self::Restarting { delay, after, attempt, attempts_max } => {
-                restarting(title, *delay, after, *attempt, *attempts_max)
+                ]
             }
-            Self::CrashLoop { crashes, window, delay } => (
-                Level::Error,
-                EventType::ServerCrashLoop,
-                format!(
-                    "{title} crash loop detected, backing off ({crashes} crashes within {}, next \
-                     try in {})",
-                    show_duration(*window),
-                    show_duration(*delay)
-                ),
-                vec![
-                    ("crashes", json!(crashes)),
-                    ("window_ms", millis(*window)),
-                    ("delay_ms", millis(*delay)),
-                ],
-            ),
-            Self::GaveUp { restarts, last } => (
-                Level::Error,
-                EventType::ServerGaveUp,
-                format!(
-                    "{title} failed: gave up after {restarts} restart{}; last: {last}",
-                    if *restarts == 1 { "" } else { "s" }
-                ),
-                vec![("restarts", json!(restarts)), ("last", json!(last.name()))],
-            ),
-            Self::Escalating { pid, waited, step } => (
-                Level::Warning,
-                EventType::ServerStopEscalated,
-                format!("{title} has not ended within {}, now {step}", show_duration(*waited)),
-                vec![("pid", json!(pid)), ("waited_ms", millis(*waited)), ("step", json!(step))],
-            ),
-            _ => unreachable!("parts() handles all other events"),
-        }
-    }
-
-    /// Of instances that are not simply started.
-    fn parts_of_others(&self, title: &str) -> Parts {
-        let ids = |pid: u32, generation: Generation| {
-            vec![("pid", json!(pid)), ("generation", json!(generation.0))]
-        };
-        match self {
-            Self::Adopted { pid, generation, uptime } => {
-                let mut props = ids(*pid, *generation);
-                props.push(("uptime_ms", millis(*uptime)));
-                let up = show_duration(*uptime);
-                let message = format!("{title} runs on (pid {pid}, up for {up}): taken over");
-                (Level::Info, EventType::ServerAdopted, message, props)
+            Self::Throttled { delay } => vec![("delay_ms", millis(*delay))],
+            Self::Restarting { delay, after, attempt, attempts_max } => vec![
+                ("after", json!(after.name())),
+                ("delay_ms", millis(*delay)),
+                ("attempt", json!(attempt)),
+                ("attempts_max", json!(attempts_max)),
+            ],
+            Self::CrashLoop { crashes, window, delay } => vec![
+                ("crashes", json!(crashes)),
+                ("window_ms", millis(*window)),
+                ("delay_ms", millis(*delay)),
+            ],
+            Self::Recovered { uptime } => vec![("uptime_ms", millis(*uptime))],
+            Self::GaveUp { restarts, last } => {
+                vec![("restarts", json!(restarts)), ("last", json!(last.name()))]
             }
-            Self::CandidateStarted { pid, generation } => (
-                Level::Info,
-                EventType::ServerCandidateStarted,
-                format!(
-                    "{title} has a new instance (pid {pid}); the old one serves until it is ready"
-                ),
-                ids(*pid, *generation),
-            ),
-            Self::SpareStarted { pid, generation } => (
-                Level::Info,
-                EventType::ServerSpareStarted,
-                format!("{title} has a spare instance (pid {pid})"),
-                ids(*pid, *generation),
-            ),
-            Self::SwapFailed { pid, why } => (
-                Level::Error,
-                EventType::ServerSwapFailed,
-                format!(
-                    "{title} was not restarted, the old instance stays: the new one failed: {why}"
-                ),
-                vec![("pid", json!(pid)), ("error", json!(why))],
-            ),
-            Self::Replacing { pid, reason } => (
-                Level::Info,
-                EventType::ServerReplacing,
-                format!("{title} is given a new instance: {reason}"),
-                vec![("pid", json!(pid)), ("reason", json!(reason))],
-            ),
-            _ => unreachable!("parts() handles all other events"),
+            Self::Stopped(ending) => vec![("reason", json!(ending.name()))],
+            Self::Escalating { pid, waited, step } => {
+                vec![("pid", json!(pid)), ("waited_ms", millis(*waited)), ("step", json!(step))]
+            }
+            Self::Health(event) => event.parts("").3,
         }
     }
 }
 
-pub(super) type Parts = (Level, EventType, String, Vec<(&'static str, Value)>);
+fn restarting(title: &str, delay: Duration, after: &Ending, attempt: u32, max: u32) -> String {
+    let when =
+        if delay.is_zero() { "now".to_owned() } else { format!("in {}", show_duration(delay)) };
+    let which = match max {
+        0 => format!("restart {attempt}"),
+        max => format!("restart {attempt} of {max}"),
+    };
+    let cause = match after {
+        Ending::Clean => "unexpected exit".to_owned(),
+        other => other.name().replace('_', " "),
+    };
+    format!("Restarting {title} after {cause}, {when} ({which})")
+}
+
+fn stopped(title: &str, ending: &Ending) -> String {
+    match ending {
+        Ending::StoppedByUser => format!("{title} stopped by user, not restarting"),
+        Ending::Retired => format!("{title} stopped, the configuration does not have it any more"),
+        Ending::Dismissed => format!("{title} stopped, nobody needs it any more"),
+        Ending::Shutdown => format!("{title} stopped, afresh is shutting down"),
+        Ending::Clean => format!("{title} has finished, not restarting"),
+        _ => format!("{title} failed and is not restarted, as the policy says: {ending}"),
+    }
+}
+
+fn millis(duration: Duration) -> Value {
+    json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}

@@ -32,15 +32,9 @@ pub enum Ending {
     /// The code that asks for a restart.
     RestartRequested,
     /// Any other code.
-    Crash {
-        /// The code.
-        code: i32,
-    },
-    /// A signal that is a failure: SIGKILL, SIGSEGV and the like.
-    Killed {
-        /// The signal; `None` where the kernel's word was lost.
-        signal: Option<i32>,
-    },
+    Crash,
+    /// A signal that is a failure: SIGKILL, SIGSEGV and the like, or one that is not known.
+    Killed,
     /// The user ended it: our stop, or SIGTERM or SIGINT from outside.
     StoppedByUser,
     /// We ended it, as the configuration does not have it any more.
@@ -118,10 +112,9 @@ impl Exit {
         match self {
             Self::Code(code) if code == policy.restart_code => Ending::RestartRequested,
             Self::Code(0) => Ending::Clean,
-            Self::Code(code) => Ending::Crash { code },
+            Self::Code(_) => Ending::Crash,
             Self::Signal(SIGTERM | SIGINT) => Ending::StoppedByUser,
-            Self::Signal(signal) => Ending::Killed { signal: Some(signal) },
-            Self::Unknown => Ending::Killed { signal: None },
+            Self::Signal(_) | Self::Unknown => Ending::Killed,
         }
     }
 
@@ -138,21 +131,38 @@ impl Exit {
 impl Ending {
     /// The word for it in the trail.
     pub const fn name(&self) -> &'static str {
+        self.words().0
+    }
+
+    /// Whether the instance ended by itself, and not well.
+    pub const fn is_crash(&self) -> bool {
+        matches!(
+            self,
+            Self::Crash
+                | Self::Killed
+                | Self::SpawnFailed(_)
+                | Self::HandshakeFailed(_)
+                | Self::HealthFailed(_)
+        )
+    }
+
+    /// The word for it in the trail, and the words for users, without details.
+    const fn words(&self) -> (&'static str, &'static str) {
         match self {
-            Self::Clean => "clean",
-            Self::RestartRequested => "restart_requested",
-            Self::Crash { .. } => "crash",
-            Self::Killed { .. } => "killed",
-            Self::StoppedByUser => "stopped_by_user",
-            Self::Retired => "retired",
-            Self::Dismissed => "dismissed",
-            Self::Shutdown => "shutdown",
-            Self::Replaced => "replaced",
-            Self::Unused => "unused",
-            Self::DiedOfProbe => "died_of_probe",
-            Self::SpawnFailed(_) => "spawn_failed",
-            Self::HandshakeFailed(_) => "handshake_failed",
-            Self::HealthFailed(_) => "health_failed",
+            Self::Clean => ("clean", "clean exit"),
+            Self::RestartRequested => ("restart_requested", "restart requested by the process"),
+            Self::Crash => ("crash", "crash"),
+            Self::Killed => ("killed", "killed"),
+            Self::StoppedByUser => ("stopped_by_user", "stopped by user"),
+            Self::Retired => ("retired", "stopped with its definition"),
+            Self::Dismissed => ("dismissed", "stopped, as nobody needs it any more"),
+            Self::Shutdown => ("shutdown", "stopped with afresh"),
+            Self::Replaced => ("replaced", "stopped for a restart"),
+            Self::Unused => ("unused", "it has not served anybody"),
+            Self::DiedOfProbe => ("died_of_probe", "it died of the client's probe"),
+            Self::SpawnFailed(_) => ("spawn_failed", "could not be started"),
+            Self::HandshakeFailed(_) => ("handshake_failed", "handshake failed"),
+            Self::HealthFailed(_) => ("health_failed", "health check failed"),
         }
     }
 }
@@ -173,20 +183,11 @@ impl fmt::Display for Exit {
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Clean => f.write_str("clean exit"),
-            Self::RestartRequested => f.write_str("restart requested by the process"),
-            Self::Crash { .. } => f.write_str("crash"),
-            Self::Killed { .. } => f.write_str("killed"),
-            Self::StoppedByUser => f.write_str("stopped by user"),
-            Self::Retired => f.write_str("stopped with its definition"),
-            Self::Dismissed => f.write_str("stopped, as nobody needs it any more"),
-            Self::Shutdown => f.write_str("stopped with afresh"),
-            Self::Replaced => f.write_str("stopped for a restart"),
-            Self::Unused => f.write_str("it has not served anybody"),
-            Self::DiedOfProbe => f.write_str("it died of the client's probe"),
             Self::SpawnFailed(failure) => f.write_str(&failure.message),
-            Self::HandshakeFailed(why) => write!(f, "handshake failed: {why}"),
-            Self::HealthFailed(why) => write!(f, "health check failed: {why}"),
+            Self::HandshakeFailed(why) | Self::HealthFailed(why) => {
+                write!(f, "{}: {why}", self.words().1)
+            }
+            _ => f.write_str(self.words().1),
         }
     }
 }

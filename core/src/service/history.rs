@@ -1,7 +1,7 @@
 //! Owns what a service remembers of its earlier instances: their numbers and their ends.
 //!
 //! Driven by [`Service::handle`](super::Service::handle). Never decides whether the next one starts; that is
-//! `restart.rs`.
+//! `crash_loop.rs`.
 
 use super::exit::{Ending, Exit};
 use super::state::Effect;
@@ -12,26 +12,14 @@ use crate::service::Event;
 /// The numbers of the instances.
 #[derive(Debug, Default)]
 pub(super) struct Generations {
-    newest: Generation,
+    pub(super) newest: Generation,
     /// The instance after this one is the first; those after that one are restarts.
     begins_after: Generation,
     /// An instance has run at some time: a command that is missing now may be back soon.
-    has_run: bool,
+    pub(super) has_run: bool,
 }
 
 impl Generations {
-    pub(super) const fn newest(&self) -> Generation {
-        self.newest
-    }
-
-    pub(super) const fn has_run(&self) -> bool {
-        self.has_run
-    }
-
-    pub(super) fn note_run(&mut self) {
-        self.has_run = true;
-    }
-
     /// Whether the next instance is a restart.
     pub(super) fn next_is_restart(&self) -> bool {
         self.newest != self.begins_after
@@ -63,34 +51,17 @@ impl Generations {
 /// The ends of the instances.
 #[derive(Debug, Default)]
 pub struct ExitHistory {
-    last_exit: Option<Exit>,
-    last_ending: Option<Ending>,
+    /// How the last current instance ended.
+    pub last_exit: Option<Exit>,
+    /// What the end of the last instance of any role meant.
+    pub last_ending: Option<Ending>,
     /// The last instance that ended by itself, as the current one; none after a stop.
-    last_ended: Option<Generation>,
+    pub(super) last_ended: Option<Generation>,
     /// Instances in a row that died of a probe before one served.
-    probe_deaths: u32,
+    pub(super) probe_deaths: u32,
 }
 
 impl ExitHistory {
-    /// How the last current instance ended.
-    pub const fn last_exit(&self) -> Option<Exit> {
-        self.last_exit
-    }
-
-    /// What the end of the last instance of any role meant.
-    pub const fn last_ending(&self) -> Option<&Ending> {
-        self.last_ending.as_ref()
-    }
-
-    pub(super) fn note_exit(&mut self, exit: Exit) {
-        self.last_exit = Some(exit);
-    }
-
-    /// The current instance ended by itself; none where a stop was requested.
-    pub(super) fn note_ended(&mut self, generation: Option<Generation>) {
-        self.last_ended = generation;
-    }
-
     /// Takes the last ending from the events of one input.
     pub(super) fn note_events(&mut self, effects: &[Effect]) {
         let mut endings = effects.iter().rev().filter_map(|effect| match effect {
@@ -100,21 +71,6 @@ impl ExitHistory {
         if let Some(ending) = endings.next() {
             self.last_ending = Some(ending.clone());
         }
-    }
-
-    /// Whether this instance is the one that has just ended by itself; asked once.
-    pub(super) fn take_just_ended(&mut self, generation: Generation) -> bool {
-        self.last_ended.take_if(|last| *last == generation).is_some()
-    }
-
-    /// An instance serves.
-    pub(super) fn note_served(&mut self) {
-        self.probe_deaths = 0;
-    }
-
-    #[cfg(test)]
-    pub(super) const fn probe_deaths(&self) -> u32 {
-        self.probe_deaths
     }
 
     /// Counts a death by a probe. A server that dies of all of them must not be started for ever.
@@ -136,10 +92,10 @@ mod tests {
         generations.next();
         assert!(generations.next_is_restart());
         generations.resume(Generation(7), false);
-        assert!(!generations.next_is_restart() && !generations.has_run());
+        assert!(!generations.next_is_restart() && !generations.has_run);
         assert_eq!(generations.next(), Generation(8));
         generations.resume(Generation(3), true);
-        assert_eq!((generations.newest(), generations.has_run()), (Generation(8), true));
+        assert_eq!((generations.newest, generations.has_run), (Generation(8), true));
     }
 
     #[test]
@@ -149,7 +105,7 @@ mod tests {
             assert!(exits.forgives_probe());
         }
         assert!(!exits.forgives_probe());
-        exits.note_served();
+        exits.probe_deaths = 0;
         assert!(exits.forgives_probe());
     }
 }

@@ -16,34 +16,28 @@
 //! ```
 //!
 //! That is the *current* instance. Others may live beside it, in `side_instances`: the candidate of a swap,
-//! a spare, and instances that retire. `restart` counts crashes, `history` remembers earlier instances.
+//! a spare, and instances that retire. `crash_loop` counts crashes, `history` remembers earlier instances.
 
 mod after_exit;
+mod crash_loop;
 mod event;
 mod exit;
 mod history;
-mod restart;
-mod retiring;
 mod side_instances;
 mod snapshot;
-mod spare;
 mod state;
-mod stop;
-mod user_request;
 
 use std::time::Duration;
 
-pub use self::event::{Event, StopReason};
+use self::crash_loop::CrashHistory;
+pub use self::event::{Event, UserRequest};
 pub use self::exit::{Ending, Exit, LastExit, SpawnFailure, signal_name};
 pub use self::history::ExitHistory;
 use self::history::Generations;
-use self::restart::Restarts;
-use self::side_instances::SideInstances;
+use self::side_instances::{Candidate, SideInstances};
 pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
-use self::state::{Goal, InputContext, Instance, Process, Role, Want};
-use self::stop::{Haste, InstanceStop};
-pub use self::user_request::UserRequest;
+use self::state::{Goal, Haste, InputContext, Instance, Process, Role, Want};
 use crate::id::Generation;
 use crate::policy::Policy;
 use crate::stop_ladder::StopTimes;
@@ -57,7 +51,7 @@ pub struct Service {
     /// The current instance. There is a candidate only while it is `Running`, with no other restart planned.
     process: Process,
     side: SideInstances,
-    restarts: Restarts,
+    crashes: CrashHistory,
     generations: Generations,
     exits: ExitHistory,
 }
@@ -70,7 +64,7 @@ impl Service {
             want: Want::Down,
             process: Process::Down(Rest::NotStarted),
             side: SideInstances::default(),
-            restarts: Restarts::new(seed),
+            crashes: CrashHistory::new(seed),
             generations: Generations::default(),
             exits: ExitHistory::default(),
         }
@@ -85,24 +79,26 @@ impl Service {
     /// none where that one ended in order, so that they are counted anew.
     pub fn resume(&mut self, generation: Generation, restarts: Option<u64>) {
         self.generations.resume(generation, restarts.is_some());
-        self.restarts.total = self.restarts.total.max(restarts.unwrap_or_default());
+        self.crashes.restarts = self.crashes.restarts.max(restarts.unwrap_or_default());
     }
 
     /// Records one input, and returns what has to be done now. Late reports of an instance that is gone
     /// change nothing.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        let mut context = InputContext::new(now, self.times());
+        let mut context = InputContext { now, times: self.times(), effects: Vec::new() };
         let cx = &mut context;
         match input {
             Input::Start => self.start(now),
             Input::Stop => self.stop(cx, Want::Down),
             Input::Retire => self.stop(cx, Want::Gone),
-            Input::Shutdown { within } => self.stop(cx, Want::shutdown(within)),
-            Input::Dismiss { within } => self.stop(cx, Want::dismissed(within)),
+            Input::Shutdown { within } => self.stop(cx, Want::Shutdown { within, is_alone: false }),
+            Input::Dismiss { within } => {
+                self.stop(cx, Want::Shutdown { within: Some(within), is_alone: true });
+            }
             Input::Restart { reason } => self.restart(cx, reason),
             Input::HurryUp => {
-                if let Process::Stopping { stop, .. } = &mut self.process {
-                    stop.hurry_up(now);
+                if let Process::Stopping { ladder, .. } = &mut self.process {
+                    ladder.hurry_up(now);
                 }
                 self.side.hurry_up(now);
             }
@@ -114,8 +110,8 @@ impl Service {
                 let instance = Instance::new(generation, since, Role::Current);
                 self.adopted(cx, Instance { pid: Some(pid), ..instance }, found);
             }
-            Input::Ready { generation } => self.ready(cx, generation),
-            Input::Drained { generation } => self.side.drained(cx, generation),
+            Input::Ready(generation) => self.ready(cx, generation),
+            Input::Drained(generation) => self.side.drained(cx, generation),
             Input::Exited { generation, exit } => self.exited(cx, generation, exit),
             Input::HandshakeFailed { generation, why } => {
                 self.fail(cx, generation, Ending::HandshakeFailed(why));
@@ -124,7 +120,7 @@ impl Service {
                 self.fail(cx, generation, Ending::HealthFailed(why));
             }
             Input::Replace { generation, reason } => self.replace(cx, generation, reason),
-            Input::DiedOfProbe { generation } => self.died_of_probe(now, generation),
+            Input::DiedOfProbe(generation) => self.died_of_probe(now, generation),
             Input::RenewSpare => self.side.drop_spare(cx),
             Input::Wakeup => {}
         }
@@ -162,14 +158,14 @@ impl Service {
                 // More than the stable time has to pass, so that one clock tick decides alike everywhere.
                 let stable_at =
                     instance.since + self.policy.stable_after + Duration::from_millis(1);
-                let stable_at = self.restarts.is_on_probation().then_some(stable_at);
+                let stable_at = self.crashes.is_on_probation().then_some(stable_at);
                 // A swap waits for a place; the end of one that retires brings it.
                 let restart_at = restart_at.as_ref().map(|(at, _)| *at);
                 let may_restart = !self.policy.swaps() || !self.side.is_crowded();
                 let restart_at = restart_at.filter(|_| may_restart);
                 [stable_at, restart_at].into_iter().flatten().min()
             }
-            Process::Stopping { stop, .. } => Some(stop.next_at()),
+            Process::Stopping { ladder, .. } => Some(ladder.next_at()),
         }
     }
 
@@ -188,7 +184,7 @@ impl Service {
 
     /// The generation of the newest instance.
     pub fn generation(&self) -> Generation {
-        self.generations.newest()
+        self.generations.newest
     }
 
     /// The current instance, be it on its way in or out.
@@ -198,7 +194,7 @@ impl Service {
 
     /// Whether an instance has run at some time.
     pub fn has_run(&self) -> bool {
-        self.generations.has_run()
+        self.generations.has_run
     }
 
     /// Whether this instance is being started to serve, and no newer one is wanted yet.
@@ -214,7 +210,7 @@ impl Service {
         self.want = Want::Up;
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } => {
-                self.restarts.forget();
+                self.crashes.forget();
                 self.process = Process::waiting(now);
             }
             Process::Waiting { spawn_at, .. } => *spawn_at = now,
@@ -228,16 +224,16 @@ impl Service {
             self.want = want;
             cx.times = self.times();
         }
-        self.exits.note_ended(None);
+        self.exits.last_ended = None;
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } | Process::Waiting { .. } => {}
             Process::Starting(instance) | Process::Running { instance, .. } => {
                 let instance = instance.clone();
                 self.begin_stop(cx, instance, Goal::Down);
             }
-            Process::Stopping { goal, stop, .. } => {
+            Process::Stopping { goal, ladder, .. } => {
                 *goal = Goal::Down;
-                stop.shorten(cx);
+                ladder.shorten(cx.now, cx.times);
             }
         }
         self.side.stop_all(cx);
@@ -256,7 +252,7 @@ impl Service {
         cx.push(Effect::MarkRestart { pid, reason: reason.clone() });
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } => {
-                self.restarts.forget();
+                self.crashes.forget();
                 self.wait_for_requested(cx, None);
             }
             Process::Waiting { spawn_at, .. } => {
@@ -269,7 +265,7 @@ impl Service {
             }
             // Carried out by the step that follows, or when its time has come.
             Process::Running { restart_at, .. } => {
-                let at = self.restarts.requested_restart_at(cx.now, &self.policy);
+                let at = self.crashes.requested_restart_at(cx.now, &self.policy);
                 let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
                 *restart_at = Some((at, reason));
                 if at > cx.now {
@@ -293,8 +289,8 @@ impl Service {
             Goal::Failure(ending) => Haste::after(ending),
             _ => Haste::InOrder,
         };
-        let stop = InstanceStop::begin(cx, instance.generation, haste);
-        self.process = Process::Stopping { instance, goal, stop };
+        let ladder = cx.begin_stop(instance.generation, haste);
+        self.process = Process::Stopping { instance, goal, ladder };
     }
 
     /// The policy's times of a stop, or what a shutdown leaves of them.
@@ -309,7 +305,7 @@ impl Service {
 
     /// Waits for a requested start; it never makes the next start later than it is planned.
     fn wait_for_requested(&mut self, cx: &mut InputContext, planned: Option<Time>) {
-        let at = self.restarts.requested_restart_at(cx.now, &self.policy);
+        let at = self.crashes.requested_restart_at(cx.now, &self.policy);
         let at = planned.map_or(at, |planned| at.min(planned));
         if at > cx.now {
             cx.tell(Event::Throttled { delay: at.since(cx.now) });
@@ -324,15 +320,15 @@ impl Service {
             return;
         }
         if self.current_wakeup().is_none_or(|at| at > cx.now) {
-            let spare = self.spawn_as(Role::Spare, cx);
-            return self.side.put_spare(spare);
+            self.side.spare.instance = Some(self.spawn_as(Role::Spare, cx));
+            return;
         }
         let swaps = self.policy.swaps();
         let may_restart = !swaps || !self.side.is_crowded();
         match &mut self.process {
             Process::Waiting { requested, .. } => {
                 if *requested {
-                    self.restarts.requested(cx.now);
+                    self.crashes.last_requested = Some(cx.now);
                 }
                 self.process = Process::Starting(self.spawn_as(Role::Current, cx));
             }
@@ -340,9 +336,9 @@ impl Service {
                 let uptime = cx.now.since(instance.since);
                 match restart_at.take_if(|(at, _)| *at <= cx.now && may_restart) {
                     Some((_, reason)) if swaps => {
-                        self.restarts.requested(cx.now);
-                        let candidate = self.spawn_as(Role::Candidate, cx);
-                        self.side.begin_swap(candidate, reason);
+                        self.crashes.last_requested = Some(cx.now);
+                        let instance = self.spawn_as(Role::Candidate, cx);
+                        self.side.candidate = Some(Candidate { instance, reason });
                     }
                     Some((_, reason)) => {
                         let instance = instance.clone();
@@ -350,23 +346,23 @@ impl Service {
                     }
                     // It has run long enough: the crashes are forgotten.
                     None => {
-                        if self.restarts.end_probation() {
+                        if self.crashes.end_probation() {
                             cx.tell(Event::Recovered { uptime });
                         }
                     }
                 }
             }
-            Process::Stopping { instance, stop, .. } => stop.escalate(cx, instance.pid),
+            Process::Stopping { instance, ladder, .. } => cx.escalate(ladder, instance),
             Process::Down(_) | Process::Closing { .. } | Process::Starting(_) => {}
         }
     }
 
     fn spawn_as(&mut self, role: Role, cx: &mut InputContext) -> Instance {
         if role == Role::Current && self.generations.next_is_restart() {
-            self.restarts.total += 1;
+            self.crashes.restarts += 1;
         }
         let generation = self.generations.next();
-        cx.push(Effect::Spawn { generation });
+        cx.push(Effect::Spawn(generation));
         Instance::new(generation, cx.now, role)
     }
 
@@ -381,8 +377,8 @@ impl Service {
         let Some(instance) = found else { return };
         instance.pid = Some(pid);
         let role = instance.role;
-        self.generations.note_run();
-        let restarts = self.restarts.total;
+        self.generations.has_run = true;
+        let restarts = self.crashes.restarts;
         cx.tell(match role {
             Role::Current => Event::Started { pid, generation, restarts },
             Role::Candidate => Event::CandidateStarted { pid, generation },
@@ -398,7 +394,7 @@ impl Service {
             opens = true;
         }
         if opens {
-            cx.push(Effect::Open { generation });
+            cx.push(Effect::Open(generation));
         }
     }
 
@@ -415,7 +411,7 @@ impl Service {
             AdoptedAs::Current if is_free && !self.want.is_shutdown() => {
                 self.want = Want::Up;
                 self.process = Process::running(instance);
-                cx.push(Effect::Open { generation });
+                cx.push(Effect::Open(generation));
             }
             // It had been told to go, or is told now.
             AdoptedAs::Current | AdoptedAs::Stopping if is_free => {
@@ -434,7 +430,7 @@ impl Service {
 
     /// An instance serves. A candidate takes over, and the old instance may finish its requests.
     fn ready(&mut self, cx: &mut InputContext, generation: Generation) {
-        if let Some(candidate) = self.side.candidate()
+        if let Some(Candidate { instance: candidate, .. }) = &self.side.candidate
             && candidate.generation == generation
             && candidate.pid.is_some()
             && let Process::Running { instance: old, .. } = &self.process
@@ -448,16 +444,16 @@ impl Service {
             && instance.generation == generation
         {
             instance.ready = true;
-            self.exits.note_served();
+            self.exits.probe_deaths = 0;
         }
     }
 
     /// The candidate is the current instance from now on, whether or not it is ready.
     fn take_over(&mut self, cx: &mut InputContext) {
-        let Some(mut instance) = self.side.take_candidate() else { return };
-        self.restarts.total += 1;
+        let Some(Candidate { mut instance, .. }) = self.side.candidate.take() else { return };
+        self.crashes.restarts += 1;
         instance.role = Role::Current;
-        let (generation, restarts) = (instance.generation, self.restarts.total);
+        let (generation, restarts) = (instance.generation, self.crashes.restarts);
         self.process = match instance.pid {
             Some(pid) => {
                 cx.tell(Event::Started { pid, generation, restarts });
@@ -471,13 +467,13 @@ impl Service {
 
     /// The spare is the current instance from now on, and is given the session.
     fn promote_spare(&mut self, cx: &mut InputContext) {
-        let Some(spare) = self.side.take_spare() else { return };
-        self.restarts.total += 1;
-        let (generation, restarts) = (spare.generation, self.restarts.total);
+        let Some(spare) = self.side.spare.instance.take() else { return };
+        self.crashes.restarts += 1;
+        let (generation, restarts) = (spare.generation, self.crashes.restarts);
         if let Some(pid) = spare.pid {
             cx.tell(Event::Started { pid, generation, restarts });
         }
-        cx.push(Effect::Open { generation });
+        cx.push(Effect::Open(generation));
         // To have been idle for an hour is no hour of service without a crash.
         self.process = Process::running(Instance { role: Role::Current, since: cx.now, ..spare });
     }
@@ -497,7 +493,7 @@ impl Service {
                 match restart_at.take() {
                     // It was to be replaced anyway.
                     Some((_, reason)) => self.exit_for_restart(cx, instance, reason),
-                    None if self.side.candidate().is_some() => {
+                    None if self.side.candidate.is_some() => {
                         self.side.announce_swap(cx, instance.pid, self.policy.restart_code);
                         let haste = Haste::after(&ending);
                         self.side.stop(cx, instance, ending, haste);
@@ -533,7 +529,7 @@ impl Service {
             // It was to be replaced anyway.
             return self.exit_for_restart(cx, instance, reason);
         }
-        let has_candidate = self.side.candidate().is_some();
+        let has_candidate = self.side.candidate.is_some();
         let has_successor = has_candidate || self.side.has_spare();
         let may_spawn = self.policy.swaps() && !self.side.is_crowded();
         if !has_successor && !may_spawn {
@@ -558,10 +554,11 @@ impl Service {
             }
             return;
         }
-        if !self.exits.take_just_ended(generation) || !self.exits.forgives_probe() {
+        let just_ended = self.exits.last_ended.take_if(|last| *last == generation).is_some();
+        if !just_ended || !self.exits.forgives_probe() {
             return;
         }
-        self.restarts.uncount();
+        self.crashes.uncount();
         match &mut self.process {
             Process::Waiting { spawn_at, requested: false } => *spawn_at = now,
             Process::Down(Rest::Finished(_) | Rest::Failed(_))

@@ -39,28 +39,22 @@ pub struct Snapshot {
 
 /// How a service is, in one word; its `Display` is for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "state")]
+#[serde(tag = "state", rename_all = "lowercase")]
 pub enum State {
     /// Others have to be there before it is started.
-    #[serde(rename = "waiting")]
     Waiting,
     /// A process is being started.
-    #[serde(rename = "starting")]
     Starting,
     /// It serves.
-    #[serde(rename = "ready")]
     Ready,
     /// It has served, and does not pass its health check now.
-    #[serde(rename = "degraded")]
     Degraded {
         /// What is wrong.
         why: String,
     },
     /// A process runs; whether it serves is not known.
-    #[serde(rename = "running")]
     Running,
     /// A new instance was requested, and is on its way.
-    #[serde(rename = "restarting")]
     Restarting,
     /// It has crashed, and waits for the next try.
     #[serde(rename = "backing off")]
@@ -75,19 +69,15 @@ pub enum State {
         next_try_ms: u64,
     },
     /// It is being stopped.
-    #[serde(rename = "stopping")]
     Stopping,
     /// It could not be kept alive.
-    #[serde(rename = "failed")]
     Failed {
         /// The last failure.
         why: String,
     },
     /// It was not started yet, or it was stopped.
-    #[serde(rename = "stopped")]
     Stopped,
     /// It ended, and the policy says to leave it at that.
-    #[serde(rename = "finished")]
     Finished,
 }
 
@@ -115,14 +105,18 @@ impl Service {
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let current = self.process.instance();
         Snapshot {
-            state: self.process.state(now, self.side.candidate().is_some(), self.restarts.looping),
+            state: self.process.state(
+                now,
+                self.side.candidate.is_some(),
+                self.crashes.counts.looping,
+            ),
             pid: current.and_then(|instance| instance.pid),
             generation: current.map(|instance| instance.generation.0),
             uptime_ms: current.map(|instance| millis(now.since(instance.since))),
-            restarts: self.restarts.total,
-            last_exit: self.exits.last_exit().map(|exit| exit.to_string()),
-            candidate_pid: self.side.candidate().and_then(|candidate| candidate.pid),
-            spare_pid: self.side.spare().and_then(|spare| spare.pid),
+            restarts: self.crashes.restarts,
+            last_exit: self.exits.last_exit.map(|exit| exit.to_string()),
+            candidate_pid: self.side.candidate.as_ref().and_then(|its| its.instance.pid),
+            spare_pid: self.side.spare.instance.as_ref().and_then(|spare| spare.pid),
         }
     }
 
@@ -212,22 +206,14 @@ impl State {
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let next_try = |f: &mut fmt::Formatter<'_>, word: &str, millis: &u64| {
-            write!(f, "{word} (next try in {})", show_duration(Duration::from_millis(*millis)))
-        };
+        f.write_str(self.word())?;
         match self {
-            Self::Waiting => f.write_str("waiting"),
-            Self::Starting => f.write_str("starting"),
-            Self::Ready => f.write_str("ready"),
-            Self::Degraded { why } => write!(f, "degraded: {why}"),
-            Self::Running => f.write_str("running"),
-            Self::Restarting => f.write_str("restarting"),
-            Self::BackingOff { next_try_ms } => next_try(f, "backing off", next_try_ms),
-            Self::CrashLoop { next_try_ms } => next_try(f, "crash loop", next_try_ms),
-            Self::Stopping => f.write_str("stopping"),
-            Self::Failed { why } => write!(f, "failed: {why}"),
-            Self::Stopped => f.write_str("stopped"),
-            Self::Finished => f.write_str("finished"),
+            Self::Degraded { why } | Self::Failed { why } => write!(f, ": {why}"),
+            Self::BackingOff { next_try_ms } | Self::CrashLoop { next_try_ms } => {
+                let wait = Duration::from_millis(*next_try_ms);
+                write!(f, " (next try in {})", show_duration(wait))
+            }
+            _ => Ok(()),
         }
     }
 }

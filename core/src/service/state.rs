@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use super::event::{Event, StopReason};
+use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
-use super::stop::InstanceStop;
 use crate::id::Generation;
-use crate::stop_ladder::StopTimes;
+use crate::stop_ladder::{StopLadder, StopStep, StopTimes};
 use crate::time::Time;
 
 /// Something that happened outside.
@@ -63,15 +62,9 @@ pub enum Input {
         found: AdoptedAs,
     },
     /// The instance serves.
-    Ready {
-        /// Which instance.
-        generation: Generation,
-    },
+    Ready(Generation),
     /// The instance, which another has replaced, owes nothing any more.
-    Drained {
-        /// Which instance.
-        generation: Generation,
-    },
+    Drained(Generation),
     /// The process of this generation is gone, and all that it had started.
     Exited {
         /// Which instance.
@@ -102,10 +95,7 @@ pub enum Input {
         reason: String,
     },
     /// The end of this instance, told before or after this, is a client's doing and no crash.
-    DiedOfProbe {
-        /// Which instance.
-        generation: Generation,
-    },
+    DiedOfProbe(Generation),
     /// The code has changed: a spare has to be of the new one.
     RenewSpare,
     /// The moment that `next_wakeup` gave has come.
@@ -126,36 +116,12 @@ pub enum AdoptedAs {
 /// Something that the daemon must do, in the order given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Start a process; answer with `Spawned` or `SpawnFailed`.
-    Spawn {
-        /// The generation that the answer must carry.
-        generation: Generation,
-    },
+    /// Start a process; answer with `Spawned` or `SpawnFailed` of this generation.
+    Spawn(Generation),
     /// The instance is to be given the session now. Nothing is given to one before this.
-    Open {
-        /// Which instance.
-        generation: Generation,
-    },
-    /// Close the process's stdin: its stop begins.
-    CloseStdin {
-        /// Which instance.
-        generation: Generation,
-    },
-    /// Send SIGTERM to the process and its group.
-    Terminate {
-        /// Which instance.
-        generation: Generation,
-    },
-    /// Send SIGKILL to the whole tree.
-    Kill {
-        /// Which instance.
-        generation: Generation,
-    },
-    /// The guardian has not reported the end of a killed tree: replace it and sweep what it left.
-    Abandon {
-        /// Which instance.
-        generation: Generation,
-    },
+    Open(Generation),
+    /// Take a step of the stop of an instance; the first is always to close its stdin.
+    Stop(StopStep, Generation),
     /// Put the restart into the marker, on disk.
     MarkRestart {
         /// The process that is being replaced.
@@ -176,17 +142,54 @@ pub(super) struct InputContext {
     pub(super) effects: Vec<Effect>,
 }
 
-impl InputContext {
-    pub(super) const fn new(now: Time, times: StopTimes) -> Self {
-        Self { now, times, effects: Vec::new() }
-    }
+/// How much time an instance gets to end by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// What the policy says.
+    InOrder,
+    /// None.
+    AtOnce,
+}
 
+impl Haste {
+    /// A process that cannot even open its session gets no time to end by itself.
+    pub(super) const fn after(failure: &Ending) -> Self {
+        match failure {
+            Ending::HandshakeFailed(_) => Self::AtOnce,
+            _ => Self::InOrder,
+        }
+    }
+}
+
+impl InputContext {
     pub(super) fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
 
     pub(super) fn tell(&mut self, event: Event) {
         self.effects.push(Effect::Tell(event));
+    }
+
+    /// Begins the stop of an instance. Only `Exited` ends it.
+    pub(super) fn begin_stop(&mut self, generation: Generation, haste: Haste) -> StopLadder {
+        let first = match haste {
+            Haste::AtOnce => StopStep::Kill,
+            Haste::InOrder if self.times.stdin.is_zero() => StopStep::Terminate,
+            Haste::InOrder => StopStep::CloseStdin,
+        };
+        self.push(Effect::Stop(StopStep::CloseStdin, generation));
+        if first != StopStep::CloseStdin {
+            self.push(Effect::Stop(first, generation));
+        }
+        StopLadder::begin(self.now, first, self.times)
+    }
+
+    /// Takes the next step of a stop.
+    pub(super) fn escalate(&mut self, ladder: &mut StopLadder, instance: &Instance) {
+        let waited = ladder.waited(self.now);
+        let step = ladder.escalate(self.now, self.times);
+        self.tell(Event::Escalating { pid: instance.pid, waited, step: step.describe() });
+        self.push(Effect::Stop(step, instance.generation));
     }
 }
 
@@ -205,29 +208,11 @@ pub(super) enum Want {
 }
 
 impl Want {
-    pub(super) const fn shutdown(within: Option<Duration>) -> Self {
-        Self::Shutdown { within, is_alone: false }
-    }
-
-    pub(super) const fn dismissed(within: Duration) -> Self {
-        Self::Shutdown { within: Some(within), is_alone: true }
-    }
-
     pub(super) const fn is_shutdown(self) -> bool {
         matches!(self, Self::Shutdown { .. })
     }
 
-    /// What a stop for this is told as.
-    pub(super) const fn stop_reason(self) -> StopReason {
-        match self {
-            Self::Shutdown { is_alone: true, .. } => StopReason::Dismissed,
-            Self::Shutdown { .. } => StopReason::Shutdown,
-            Self::Gone => StopReason::Retired,
-            Self::Up | Self::Down => StopReason::ByUser,
-        }
-    }
-
-    /// What the end of an instance that was stopped for this is told as.
+    /// What a stop for this, and the end of an instance by it, are told as.
     pub(super) const fn ending(self) -> Ending {
         match self {
             Self::Up | Self::Down => Ending::StoppedByUser,
@@ -263,7 +248,7 @@ pub(super) enum Process {
     Stopping {
         instance: Instance,
         goal: Goal,
-        stop: InstanceStop,
+        ladder: StopLadder,
     },
 }
 

@@ -5,6 +5,7 @@ mod swap;
 
 use super::*;
 use crate::policy::{Backoff, Restart};
+use crate::stop_ladder::StopStep;
 
 /// A machine with a clock; `tell` keeps what is told, `does` what has to be done.
 pub(super) struct Bench {
@@ -43,14 +44,14 @@ impl Bench {
     }
 
     pub(super) fn spawn(&self) -> Effect {
-        Effect::Spawn { generation: self.service.generation() }
+        Effect::Spawn(self.service.generation())
     }
 
     pub(super) fn spawned(&mut self) {
         let generation = self.service.generation();
         let effects = self.does(Input::Spawned { generation, pid: 100 + generation.0 as u32 });
         let stopped = matches!(self.service.process, Process::Stopping { .. });
-        let expected = [Effect::Open { generation }];
+        let expected = [Effect::Open(generation)];
         assert_eq!(effects, if stopped { &[][..] } else { &expected });
     }
 
@@ -73,19 +74,19 @@ impl Bench {
 }
 
 pub(super) fn close(generation: u64) -> Effect {
-    Effect::CloseStdin { generation: Generation(generation) }
+    Effect::Stop(StopStep::CloseStdin, Generation(generation))
 }
 
 pub(super) fn terminate(generation: u64) -> Effect {
-    Effect::Terminate { generation: Generation(generation) }
+    Effect::Stop(StopStep::Terminate, Generation(generation))
 }
 
 pub(super) fn kill(generation: u64) -> Effect {
-    Effect::Kill { generation: Generation(generation) }
+    Effect::Stop(StopStep::Kill, Generation(generation))
 }
 
 fn abandon(generation: u64) -> Effect {
-    Effect::Abandon { generation: Generation(generation) }
+    Effect::Stop(StopStep::Abandon, Generation(generation))
 }
 
 pub(super) fn exact() -> Policy {
@@ -555,8 +556,8 @@ fn late_word_of_an_old_generation_changes_nothing() {
 #[test]
 fn one_that_is_not_needed_does_not_end_with_afresh() {
     for (input, reason) in [
-        (Input::Dismiss { within: Duration::from_secs(1) }, StopReason::Dismissed),
-        (Input::Shutdown { within: None }, StopReason::Shutdown),
+        (Input::Dismiss { within: Duration::from_secs(1) }, Ending::Dismissed),
+        (Input::Shutdown { within: None }, Ending::Shutdown),
     ] {
         let mut bench = Bench::running(exact());
         bench.does(input);

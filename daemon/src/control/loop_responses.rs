@@ -165,7 +165,7 @@ impl About {
                 total: snapshot.restarts,
                 last: history.restarts.iter().cloned().collect(),
             },
-            last_exit: service.exits().last_exit().map(LastExit::from),
+            last_exit: service.exits().last_exit.map(LastExit::from),
             health: supervise.health(id),
             // The connection measures it, while the loop goes on.
             usage: None,

@@ -234,7 +234,7 @@ impl Checks {
                 None
             }
             Effect::Ready { generation } => {
-                Some(CheckRequest::Input(service, ServiceInput::Ready { generation }))
+                Some(CheckRequest::Input(service, ServiceInput::Ready(generation)))
             }
             Effect::Unhealthy { generation, why } => {
                 Some(CheckRequest::Input(service, ServiceInput::Unhealthy { generation, why }))

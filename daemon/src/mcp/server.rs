@@ -231,10 +231,10 @@ impl Driver for ServerDriver<'_> {
             Effect::ToServer { generation, line } => self.server.lane.tell_server(generation, line),
             Effect::Serving { generation } => {
                 self.server.instances.settle(generation);
-                self.tell_service(ServiceInput::Ready { generation }).await;
+                self.tell_service(ServiceInput::Ready(generation)).await;
             }
             Effect::Drained { generation } => {
-                self.tell_service(ServiceInput::Drained { generation }).await;
+                self.tell_service(ServiceInput::Drained(generation)).await;
             }
             Effect::HandshakeFailed { generation, why } => {
                 self.fail(generation, format!("it refused the session: {why}")).await;
@@ -244,7 +244,7 @@ impl Driver for ServerDriver<'_> {
                 self.tell_service(ServiceInput::Replace { generation, reason }).await;
             }
             Effect::DiedOfProbe { generation } => {
-                self.tell_service(ServiceInput::DiedOfProbe { generation }).await;
+                self.tell_service(ServiceInput::DiedOfProbe(generation)).await;
             }
             Effect::Sample { generation } => {
                 let snapshot = self.supervise.snapshot(self.server.service);
@@ -373,7 +373,7 @@ impl ServerDriver<'_> {
     async fn ended(&mut self, generation: Generation, how: String) {
         let superseded = self
             .machine()
-            .is_some_and(|service| service.exits().last_ending() == Some(&Ending::Replaced));
+            .is_some_and(|service| service.exits().last_ending == Some(Ending::Replaced));
         let how = self.server.instances.condemned.remove(&generation).unwrap_or(how);
         let end = InstanceEnd { how: self.with_last_lines(generation, &how), superseded };
         if let Some(end) = self.server.lane.wires.process_ended(generation, end) {
@@ -418,7 +418,7 @@ impl ServerDriver<'_> {
     fn failure(&self) -> Option<String> {
         let service = self.machine()?;
         let exit =
-            service.exits().last_exit().map_or_else(String::new, |exit| format!(", it {exit}"));
+            service.exits().last_exit.map_or_else(String::new, |exit| format!(", it {exit}"));
         let why = match service.rest()? {
             Rest::Failed(Ending::SpawnFailed(_)) if !self.has_run() => self.why_it_ended(),
             Rest::Failed(ending @ Ending::SpawnFailed(_)) => {

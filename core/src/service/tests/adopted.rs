@@ -25,7 +25,7 @@ fn an_adopted_instance_is_the_current_one_with_its_uptime_and_nothing_is_spawned
     let mut bench = bench();
     bench.service.resume(Generation(4), Some(9));
     let input = adopted(&bench, 5, 120, AdoptedAs::Current);
-    assert_eq!(bench.does(input.clone()), [Effect::Open { generation: Generation(5) }]);
+    assert_eq!(bench.does(input.clone()), [Effect::Open(Generation(5))]);
     assert_eq!(bench.does(Input::Start), []);
     assert_eq!(bench.does(input), [], "once is enough");
     assert_eq!(bench.words(), ["server_adopted"]);
@@ -44,7 +44,7 @@ fn the_end_of_an_adopted_instance_follows_the_policy() {
     assert_eq!(bench.words(), ["server_adopted", "server_crashed", "server_restarting"]);
     let wakeup = bench.service.next_wakeup();
     bench.now = wakeup.expect("a restart is planned");
-    assert_eq!(bench.does(Input::Wakeup), [Effect::Spawn { generation: Generation(6) }]);
+    assert_eq!(bench.does(Input::Wakeup), [Effect::Spawn(Generation(6))]);
     assert_eq!(bench.service.snapshot(bench.now).restarts, 1);
 }
 
@@ -55,7 +55,7 @@ fn a_stop_that_was_under_way_is_begun_anew_and_a_start_waits_for_its_end() {
     assert_eq!(bench.does(input), [close(5), terminate(5)]);
     assert_eq!(bench.does(Input::Start), []);
     let exited = bench.exit(Exit::Signal(15));
-    assert_eq!(exited, [Effect::Spawn { generation: Generation(6) }]);
+    assert_eq!(exited, [Effect::Spawn(Generation(6))]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn one_beside_the_current_is_stopped_and_no_rest_comes_before_its_end() {
     assert_eq!(bench.does(input), [close(5), terminate(5)]);
     assert!(bench.service.rest().is_none());
     let current = adopted(&bench, 4, 9, AdoptedAs::Current);
-    assert_eq!(bench.does(current), [Effect::Open { generation: Generation(4) }]);
+    assert_eq!(bench.does(current), [Effect::Open(Generation(4))]);
     bench.exit(Exit::Signal(15));
     let snapshot = bench.service.snapshot(bench.now);
     assert_eq!((snapshot.state, snapshot.generation), (State::Running, Some(4)));

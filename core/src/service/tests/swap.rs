@@ -14,19 +14,19 @@ fn spares() -> Policy {
 }
 
 fn spawn(generation: u64) -> Effect {
-    Effect::Spawn { generation: Generation(generation) }
+    Effect::Spawn(Generation(generation))
 }
 
 fn open(generation: u64) -> Effect {
-    Effect::Open { generation: Generation(generation) }
+    Effect::Open(Generation(generation))
 }
 
 fn ready(generation: u64) -> Input {
-    Input::Ready { generation: Generation(generation) }
+    Input::Ready(Generation(generation))
 }
 
 fn drained(generation: u64) -> Input {
-    Input::Drained { generation: Generation(generation) }
+    Input::Drained(Generation(generation))
 }
 
 fn exited(generation: u64, exit: Exit) -> Input {
@@ -79,7 +79,7 @@ impl Bench {
     }
 
     fn crashes(&self) -> u32 {
-        self.service.restarts.consecutive
+        self.service.crashes.counts.consecutive
     }
 
     fn all_gone(&mut self, generations: &[u64]) {
@@ -366,7 +366,7 @@ fn a_spoiled_instance_is_replaced_without_a_word_of_restart_or_crash() {
 
 #[test]
 fn a_death_by_a_probe_is_no_crash_whenever_it_is_said_but_not_for_ever() {
-    let died = |generation| Input::DiedOfProbe { generation: Generation(generation) };
+    let died = |generation| Input::DiedOfProbe(Generation(generation));
     // Before the exit is told.
     let mut bench = Bench::running(exact());
     assert_eq!(bench.does(died(1)), []);
@@ -381,7 +381,7 @@ fn a_death_by_a_probe_is_no_crash_whenever_it_is_said_but_not_for_ever() {
     bench.born(3);
     bench.does(died(3));
     assert_eq!(bench.does(exited(3, Exit::Code(1))), [spawn(4)]);
-    assert_eq!(bench.service.exits.probe_deaths(), PROBE_DEATHS_MAX);
+    assert_eq!(bench.service.exits.probe_deaths, PROBE_DEATHS_MAX);
     bench.born(4);
     bench.does(died(4));
     assert_eq!(bench.does(exited(4, Exit::Code(1))), []);

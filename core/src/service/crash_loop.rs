@@ -13,11 +13,21 @@ use crate::time::Time;
 
 /// The record of crashes that decides on the next wait.
 #[derive(Debug)]
-pub(super) struct Restarts {
+pub(super) struct CrashHistory {
+    pub(super) counts: CrashCounts,
+    /// What the counts were before the last crash.
+    before: Option<CrashCounts>,
+    /// Restarts of every kind, for the eye.
+    pub(super) restarts: u64,
+    /// When the last requested restart was carried out.
+    pub(super) last_requested: Option<Time>,
+    random: Random,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct CrashCounts {
     /// Crashes since the last stable run.
     pub(super) consecutive: u32,
-    /// Restarts of every kind, for the eye.
-    pub(super) total: u64,
     /// In a crash loop: said once, until a stable run.
     pub(super) looping: bool,
     /// Users were told of a crash loop or of giving up, and not yet that it is over. A user's start
@@ -25,11 +35,6 @@ pub(super) struct Restarts {
     pub(super) unwell: bool,
     /// Crashes within the sliding window; never more than the loop's count.
     recent: VecDeque<Time>,
-    /// What the counts were before the last crash.
-    before: Option<(u32, bool, bool, VecDeque<Time>)>,
-    /// When the last requested restart was carried out.
-    last_requested: Option<Time>,
-    random: Random,
 }
 
 /// What follows a crash.
@@ -45,44 +50,33 @@ pub(super) enum CrashVerdict {
     GiveUp,
 }
 
-impl Restarts {
+impl CrashHistory {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            consecutive: 0,
-            total: 0,
-            looping: false,
-            unwell: false,
-            recent: VecDeque::new(),
-            before: None,
-            last_requested: None,
-            random: Random::new(seed),
-        }
+        let (counts, random) = (CrashCounts::default(), Random::new(seed));
+        Self { counts, before: None, restarts: 0, last_requested: None, random }
     }
 
     /// Forgets the crashes: a stable run, or a user's start.
     pub(super) fn forget(&mut self) {
-        self.consecutive = 0;
-        self.looping = false;
-        self.recent.clear();
+        self.counts = CrashCounts { unwell: self.counts.unwell, ..CrashCounts::default() };
         self.before = None;
     }
 
     /// Whether crashes are remembered that a stable run makes forgotten.
     pub(super) const fn is_on_probation(&self) -> bool {
-        self.consecutive > 0 || self.unwell
+        self.counts.consecutive > 0 || self.counts.unwell
     }
 
     /// A stable run ends the probation; says whether users were told that it was unwell.
     pub(super) fn end_probation(&mut self) -> bool {
         self.forget();
-        std::mem::take(&mut self.unwell)
+        std::mem::take(&mut self.counts.unwell)
     }
 
     /// The last crash was none.
     pub(super) fn uncount(&mut self) {
-        if let Some((consecutive, looping, unwell, recent)) = self.before.take() {
-            (self.consecutive, self.looping) = (consecutive, looping);
-            (self.unwell, self.recent) = (unwell, recent);
+        if let Some(before) = self.before.take() {
+            self.counts = before;
         }
     }
 
@@ -91,15 +85,16 @@ impl Restarts {
         if uptime > policy.stable_after {
             self.forget();
         }
-        self.before = Some((self.consecutive, self.looping, self.unwell, self.recent.clone()));
-        self.consecutive = self.consecutive.saturating_add(1);
-        if policy.max_restarts > 0 && self.consecutive > policy.max_restarts {
-            self.unwell = true;
+        self.before = Some(self.counts.clone());
+        let counts = &mut self.counts;
+        counts.consecutive = counts.consecutive.saturating_add(1);
+        if policy.max_restarts > 0 && counts.consecutive > policy.max_restarts {
+            counts.unwell = true;
             return CrashVerdict::GiveUp;
         }
-        let loop_begins = self.note_for_loop(now, policy) && !self.looping;
-        self.looping |= loop_begins;
-        self.unwell |= loop_begins;
+        let loop_begins = counts.are_loop(now, policy) && !counts.looping;
+        counts.looping |= loop_begins;
+        counts.unwell |= loop_begins;
         CrashVerdict::Retry { delay: self.delay(policy), loop_begins }
     }
 
@@ -108,26 +103,8 @@ impl Restarts {
         self.last_requested.map_or(now, |last| now.max(last + policy.throttle))
     }
 
-    /// A requested restart is carried out at `at`.
-    pub(super) fn requested(&mut self, at: Time) {
-        self.last_requested = Some(at);
-    }
-
-    fn note_for_loop(&mut self, now: Time, policy: &Policy) -> bool {
-        let count = policy.crash_loop_count as usize;
-        if count == 0 {
-            return false;
-        }
-        self.recent.push_back(now);
-        while self.recent.len() > count {
-            self.recent.pop_front();
-        }
-        let oldest = self.recent.front().copied().unwrap_or(now);
-        self.recent.len() == count && now.since(oldest) <= policy.crash_loop_window
-    }
-
     fn delay(&mut self, policy: &Policy) -> Duration {
-        let mut crash = self.consecutive;
+        let mut crash = self.counts.consecutive;
         if policy.first_at_once {
             if crash == 1 {
                 return Duration::ZERO;
@@ -137,9 +114,9 @@ impl Restarts {
         match policy.backoff {
             Backoff::Exponential { base, factor, cap, jitter_percent } => {
                 let mut delay = ExponentialWait::new(base, factor, cap).after(crash - 1);
-                if self.looping {
+                if self.counts.looping {
                     // A wait of zero grows to zero: a loop needs a floor of its own.
-                    let rounds = self.consecutive.saturating_sub(policy.crash_loop_count);
+                    let rounds = self.counts.consecutive.saturating_sub(policy.crash_loop_count);
                     let floor = ExponentialWait::new(CRASH_LOOP_DELAY_MIN, factor.max(2.0), cap);
                     delay = delay.max(floor.after(rounds));
                 }
@@ -151,6 +128,22 @@ impl Restarts {
                 _ => 10,
             }),
         }
+    }
+}
+
+impl CrashCounts {
+    /// Counts a crash; says whether so many within the window are a loop.
+    fn are_loop(&mut self, now: Time, policy: &Policy) -> bool {
+        let count = policy.crash_loop_count as usize;
+        if count == 0 {
+            return false;
+        }
+        self.recent.push_back(now);
+        while self.recent.len() > count {
+            self.recent.pop_front();
+        }
+        let oldest = self.recent.front().copied().unwrap_or(now);
+        self.recent.len() == count && now.since(oldest) <= policy.crash_loop_window
     }
 }
 
@@ -182,7 +175,7 @@ mod tests {
 
     /// The waits after crashes that come one after another, each right after its start.
     fn delays(policy: &Policy, crashes: u32, seed: u64) -> Vec<Duration> {
-        let mut restarts = Restarts::new(seed);
+        let mut restarts = CrashHistory::new(seed);
         let mut now = Time::ZERO;
         (0..crashes)
             .map(|_| match restarts.crashed(now, Duration::ZERO, policy) {
@@ -264,11 +257,11 @@ mod tests {
             (vec![0, 40, 80, 120], false),
         ];
         for (crashes, expected) in cases {
-            let mut restarts = Restarts::new(1);
+            let mut restarts = CrashHistory::new(1);
             for crash in &crashes {
                 restarts.crashed(at(*crash), Duration::from_secs(5), &policy);
             }
-            assert_eq!(restarts.looping, expected, "{crashes:?}");
+            assert_eq!(restarts.counts.looping, expected, "{crashes:?}");
         }
     }
 
@@ -276,11 +269,11 @@ mod tests {
     fn a_stable_run_begins_the_count_anew() {
         // G3 O5
         let policy = exact(Duration::from_secs(1), Duration::from_secs(60));
-        let mut restarts = Restarts::new(1);
+        let mut restarts = CrashHistory::new(1);
         for _ in 0..4 {
             restarts.crashed(Time::ZERO, Duration::ZERO, &policy);
         }
-        assert!(restarts.looping);
+        assert!(restarts.counts.looping);
         let exactly = restarts.crashed(Time::ZERO, Duration::from_secs(60), &policy);
         assert_eq!(
             exactly,
@@ -288,14 +281,14 @@ mod tests {
         );
         let more = restarts.crashed(Time::ZERO, Duration::from_millis(60_001), &policy);
         assert_eq!(more, CrashVerdict::Retry { delay: Duration::from_secs(1), loop_begins: false });
-        assert!(!restarts.looping);
+        assert!(!restarts.counts.looping);
     }
 
     #[test]
     fn it_gives_up_after_the_last_allowed_restart() {
         // O6
         let policy = Policy::default();
-        let mut restarts = Restarts::new(1);
+        let mut restarts = CrashHistory::new(1);
         for n in 1..=6 {
             let verdict = restarts.crashed(Time::ZERO, Duration::ZERO, &policy);
             assert_eq!(verdict == CrashVerdict::GiveUp, n == 6, "crash {n}");
@@ -306,10 +299,10 @@ mod tests {
     fn requested_restarts_are_a_second_apart() {
         // W4
         let policy = Policy::default();
-        let mut restarts = Restarts::new(1);
+        let mut restarts = CrashHistory::new(1);
         let now = Time::after_start(Duration::from_secs(10));
         assert_eq!(restarts.requested_restart_at(now, &policy), now);
-        restarts.requested(now);
+        restarts.last_requested = Some(now);
         let soon = now + Duration::from_millis(300);
         assert_eq!(restarts.requested_restart_at(soon, &policy), now + Duration::from_secs(1));
         let late = now + Duration::from_secs(5);
