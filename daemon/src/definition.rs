@@ -27,7 +27,7 @@ use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
 
 /// A service as it is defined.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Definition {
     /// Its key, in the trail and in commands.
     pub(crate) name: String,

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afresh_core::audit::Record;
-use afresh_core::control::{EventBatch, EventRing, Position};
+use afresh_core::control::EventRing;
 use tokio::sync::watch;
 
 use crate::clock::now;
@@ -35,32 +35,13 @@ impl Events {
         self.0.newest.send_replace(newest);
     }
 
-    /// The name of this process's count of events.
-    pub(crate) fn run(&self) -> String {
-        self.ring().run().to_owned()
-    }
-
     /// The number of the newest event; changes when there is a newer one.
     pub(crate) fn newest(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
 
-    /// Some events after a position.
-    pub(crate) fn after(
-        &self,
-        position: &Position,
-        service: Option<&str>,
-        max: usize,
-    ) -> EventBatch {
-        self.ring().after(position, service, max)
-    }
-
-    /// All events after a position, as JSON.
-    pub(crate) fn page(&self, position: &Position, service: Option<&str>) -> String {
-        self.ring().page(position, service)
-    }
-
-    fn ring(&self) -> MutexGuard<'_, EventRing> {
+    /// The events themselves. Not to be held over an await.
+    pub(crate) fn ring(&self) -> MutexGuard<'_, EventRing> {
         // Nothing in here can be left half done.
         self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::audit::Record;
 use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
-use afresh_core::definition::{LogLimits, Port, StopSignal};
+use afresh_core::definition::{LogLimits, Port};
 use afresh_core::fleet::Fleet;
 use afresh_core::health::HealthCheck;
 use afresh_core::policy::Policy;
@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 
 use crate::clock::seed;
 use crate::control::{About, Bound, Control, RuntimeFolders};
-use crate::definition::{Definition, Surroundings, Variables};
+use crate::definition::{Definition, Surroundings};
 use crate::hooks::HookSetup;
 use crate::os;
 use crate::output::{Output, OutputThread};
 use crate::pipe::{OutputForm, feed, read_stdin};
-use crate::process::{Command, MECHANISM, Processes};
+use crate::process::{Command, Processes};
 use crate::runtime::Runtime;
 use crate::startup::{self, SetupError};
 use crate::store::service_log::{self, ServiceLogs};
@@ -144,52 +144,31 @@ fn definition(keep: &Keep, copy: u32, logs: Option<&Arc<ServiceLogs>>) -> Defini
         title: name.clone(),
         name,
         command,
-        variables: Variables::default(),
         policy: keep.policy.clone(),
-        stop_signal: StopSignal::default(),
-        memory_bytes_max: None,
         form,
-        health: keep.health.clone(),
         // Without a check, it is not known when a command is ready.
-        ready_at_start: false,
+        health: keep.health.clone(),
         port: keep.port.clone(),
         log,
+        ..Definition::default()
     }
 }
 
 pub(crate) fn started(keep: &Keep) -> Record {
-    let (version, pid) = (keep.version, std::process::id());
-    let cwd = std::env::current_dir().unwrap_or_default();
     let command = keep.command.shown();
-    Record {
-        level: Level::Info,
-        logger: "afresh.keep".to_owned(),
-        message: format!(
-            "afresh {version} started (pid {pid}, cwd {}), keeping `{command}`",
-            cwd.display()
-        ),
-        event_type: EventType::SupervisorStarted,
-        props: vec![
-            ("pid", pid.into()),
-            ("version", version.into()),
-            ("cwd", cwd.display().to_string().into()),
-            ("service", keep.name.as_str().into()),
-            ("command", command.into()),
-            ("copies", keep.copies.into()),
-            ("mechanism", MECHANISM.into()),
-        ],
-    }
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let what = format!("keeping `{command}`");
+    let own = vec![
+        ("service", keep.name.as_str().into()),
+        ("command", command.into()),
+        ("copies", keep.copies.into()),
+    ];
+    startup::started("afresh.keep", keep.version, &cwd, &what, own)
 }
 
 pub(crate) fn stopped(name: &str, code: i32) -> Record {
-    let pid = std::process::id();
-    Record {
-        level: Level::Info,
-        logger: "afresh.keep".to_owned(),
-        message: format!("afresh exits with code {code}"),
-        event_type: EventType::SupervisorStopped,
-        props: vec![("pid", pid.into()), ("service", name.into()), ("exit_code", code.into())],
-    }
+    let message = format!("afresh exits with code {code}");
+    startup::stopped("afresh.keep", &message, code, vec![("service", name.into())])
 }
 
 /// The first code that is not 0, in the order of the copies.

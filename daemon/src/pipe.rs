@@ -18,9 +18,10 @@ use crate::store::service_log::LogTee;
 use crate::stream::{Pipe, ReadStream};
 
 /// The form of the bytes of a service in our own stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum OutputForm {
     /// Just as they come.
+    #[default]
     Raw,
     /// Whole lines, each with this in front: several services share the stream.
     Lines(String),

@@ -1,17 +1,18 @@
 //! Owns what every face sets up before its loop: the runtime, the streams, the log files. Called by `keep`,
 //! `up`, `mcp` and `gateway`. Never starts a service.
 
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::limits::LOG_FILE_BYTES_MAX;
+use serde_json::Value;
 
 use crate::control::{Bound, Listen, ListenError};
 use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread};
-use crate::process::{Processes, StartError, ignore_in_supervisor};
+use crate::process::{MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::rotating::{OpenFileError, RotatingFile, Tee};
 use crate::store::service_log::ServiceLogs;
 use crate::store::trace::Trace;
@@ -77,7 +78,7 @@ pub(crate) fn signals() -> Result<Signals, SetupError> {
 /// One of our own streams, written by a thread of its own.
 pub(crate) fn output(
     name: &str,
-    stream: io::Result<File>,
+    stream: io::Result<impl Write + Send + 'static>,
     complain: impl Fn(&str) + Send + 'static,
 ) -> Result<(Output, OutputThread), SetupError> {
     let started = stream.and_then(|stream| Output::start(name, stream, complain));
@@ -94,6 +95,37 @@ pub(crate) fn start_logs(supervise: &Supervisor) -> Result<Arc<ServiceLogs>, Set
     let stderr = supervise.recorder.stderr.clone();
     let logs = ServiceLogs::start(move |text| stderr.log(text)).map_err(SetupError::Output)?;
     Ok(Arc::new(logs))
+}
+
+/// That afresh has started in a folder, with what it does and fields of its own, for the trail.
+pub(crate) fn started(
+    logger: &str,
+    version: &str,
+    cwd: &Path,
+    what: &str,
+    own: Vec<(&'static str, Value)>,
+) -> Record {
+    let (pid, cwd) = (std::process::id(), cwd.display().to_string());
+    let message = format!("afresh {version} started (pid {pid}, cwd {cwd}), {what}");
+    let mut props = vec![("pid", pid.into()), ("version", version.into()), ("cwd", cwd.into())];
+    props.extend(own);
+    props.push(("mechanism", MECHANISM.into()));
+    let (level, event_type) = (Level::Info, EventType::SupervisorStarted);
+    Record { level, logger: logger.to_owned(), message, event_type, props }
+}
+
+/// That afresh ends with this code, for the trail.
+pub(crate) fn stopped(
+    logger: &str,
+    message: &str,
+    code: i32,
+    own: Vec<(&'static str, Value)>,
+) -> Record {
+    let mut props = vec![("pid", std::process::id().into())];
+    props.extend(own);
+    props.push(("exit_code", code.into()));
+    let (level, event_type) = (Level::Info, EventType::SupervisorStopped);
+    Record { level, logger: logger.to_owned(), message: message.to_owned(), event_type, props }
 }
 
 /// What `afresh mcp` and `afresh gateway` begin with: both stand between pipes, and log to stderr and a

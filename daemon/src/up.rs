@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
+use afresh_core::audit::Record;
 use afresh_core::audit::recovery::TrailSummary;
-use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::{OnSupervisorDeath, ServiceDefinition};
@@ -31,7 +31,7 @@ use crate::hooks::HookSetup;
 use crate::notify::{Notify, without_notify};
 use crate::os;
 use crate::output::{Output, OutputThread, SanitizedStream};
-use crate::process::{Entered, MECHANISM, Processes};
+use crate::process::{Entered, Processes};
 use crate::runtime::Runtime;
 use crate::startup::{self, SetupError};
 use crate::store::history::History;
@@ -206,61 +206,26 @@ impl Streams {
             }
         };
         if let Some(stream) = stream {
-            let (output, thread) =
-                Output::start("output", stream, |_| {}).map_err(SetupError::Output)?;
-            let OutputThread { broken, done } = thread;
-            return Ok(Self {
-                stdout: output.clone(),
-                stderr: output,
-                broken,
-                written: vec![done],
-            });
+            let (stdout, thread) = startup::output("output", Ok(stream), |_| {})?;
+            let (stderr, OutputThread { broken, done }) = (stdout.clone(), thread);
+            return Ok(Self { stdout, stderr, broken, written: vec![done] });
         }
-        let tamed = |stream: io::Result<File>| {
-            stream
-                .map(|stream| SanitizedStream::new(stream, wants_colours))
-                .map_err(SetupError::Output)
-        };
-        let (stderr, stderr_thread) =
-            Output::start("stderr", tamed(os::stderr())?, |_| {}).map_err(SetupError::Output)?;
+        let tamed = |stream: File| SanitizedStream::new(stream, wants_colours);
+        let (stderr, stderr_thread) = startup::output("stderr", os::stderr().map(tamed), |_| {})?;
         let complain = stderr.clone();
         let complain = move |loss: &str| complain.log(loss);
-        let (stdout, thread) =
-            Output::start("stdout", tamed(os::stdout())?, complain).map_err(SetupError::Output)?;
+        let (stdout, thread) = startup::output("stdout", os::stdout().map(tamed), complain)?;
         let written = vec![thread.done, stderr_thread.done];
         Ok(Self { stdout, stderr, broken: thread.broken, written })
     }
 }
 
 fn started(up: &Up) -> Record {
-    let (version, pid) = (up.version, std::process::id());
     let names: Vec<&str> = up.services.iter().map(|service| service.name.as_str()).collect();
-    Record {
-        level: Level::Info,
-        logger: "afresh.up".to_owned(),
-        message: format!(
-            "afresh {version} started (pid {pid}, cwd {}), services: {}",
-            up.base.display(),
-            names.join(", ")
-        ),
-        event_type: EventType::SupervisorStarted,
-        props: vec![
-            ("pid", pid.into()),
-            ("version", version.into()),
-            ("cwd", up.base.display().to_string().into()),
-            ("services", names.into()),
-            ("mechanism", MECHANISM.into()),
-        ],
-    }
+    let what = format!("services: {}", names.join(", "));
+    startup::started("afresh.up", up.version, &up.base, &what, vec![("services", names.into())])
 }
 
 fn stopped() -> Record {
-    let pid = std::process::id();
-    Record {
-        level: Level::Info,
-        logger: "afresh.up".to_owned(),
-        message: "afresh ends, all services are down".to_owned(),
-        event_type: EventType::SupervisorStopped,
-        props: vec![("pid", pid.into()), ("exit_code", 0.into())],
-    }
+    startup::stopped("afresh.up", "afresh ends, all services are down", 0, Vec::new())
 }

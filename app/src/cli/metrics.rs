@@ -1,6 +1,6 @@
 //! `afresh metrics`.
 
-use afresh_core::control::joined;
+use afresh_core::control::metrics::joined;
 use afresh_daemon::control;
 use clap::Args;
 

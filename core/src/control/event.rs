@@ -115,7 +115,8 @@ impl fmt::Display for Position {
 /// The last events of one afresh process; the oldest go when there are too many.
 #[derive(Debug)]
 pub struct EventRing {
-    run: String,
+    /// The process that counts here.
+    pub run: String,
     kept: VecDeque<RememberedEvent>,
     bytes: usize,
     newest: u64,
@@ -162,16 +163,6 @@ impl EventRing {
             let Some(oldest) = self.kept.pop_front() else { break };
             self.bytes -= oldest.json.len();
         }
-        self.newest
-    }
-
-    /// The process that counts here.
-    pub fn run(&self) -> &str {
-        &self.run
-    }
-
-    /// The number of the newest event.
-    pub fn newest(&self) -> u64 {
         self.newest
     }
 

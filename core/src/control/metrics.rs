@@ -1,12 +1,13 @@
-//! Owns the counters of a service and their text in the format of Prometheus. Driven by its events. Never samples
-//! processes.
+//! Owns the metrics: the counters of a service and of a run of a plan, and their page in the text format of
+//! Prometheus. Driven by the events of the service and the records of the run. Never samples processes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-pub use super::metrics_run::RunMetrics;
 use super::{Face, State, UsageStatus};
+use crate::agent::Spent;
+use crate::run::{Cause, Kind, Record};
 use crate::service::Event;
 use crate::time::Time;
 
@@ -86,12 +87,6 @@ impl Vitals {
     }
 }
 
-/// What is shown of them.
-type Measure = fn(&Vitals) -> &Histogram;
-
-/// What is shown of what a service uses.
-type OfUsage = fn(UsageStatus) -> f64;
-
 /// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Histogram {
@@ -107,6 +102,44 @@ impl Histogram {
         self.sum = self.sum.saturating_add(took);
         if let Some(at) = BUCKETS.iter().position(|end| took.as_secs_f64() <= *end) {
             self.counts[at] += 1;
+        }
+    }
+}
+
+/// What is counted of a run, since this process began with it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunMetrics {
+    /// Sessions that have ended, by why.
+    sessions: BTreeMap<String, u64>,
+    /// Restarts, by why the session before had ended.
+    restarts: BTreeMap<String, u64>,
+    remediations: u64,
+    gates_passed: u64,
+    gates_failed: u64,
+    last: Option<Cause>,
+    /// What was used in all, by this process and those before it.
+    pub spent: Spent,
+    /// How full the context is, from 0 to 1.
+    pub context: Option<f64>,
+}
+
+impl RunMetrics {
+    /// Counts what is written down.
+    pub fn note(&mut self, record: &Record) {
+        match record {
+            Record::AttemptEnded { cause, .. } => {
+                *self.sessions.entry(cause.to_string()).or_default() += 1;
+                self.last = Some(*cause);
+            }
+            Record::AttemptBegan { kind: Kind::Restart(_), .. } => {
+                let cause =
+                    self.last.map_or_else(|| "unknown".to_owned(), |cause| cause.to_string());
+                *self.restarts.entry(cause).or_default() += 1;
+            }
+            Record::AttemptBegan { kind: Kind::Remediation(_), .. } => self.remediations += 1,
+            Record::GateEnded { passed: true, .. } => self.gates_passed += 1,
+            Record::GateEnded { passed: false, .. } => self.gates_failed += 1,
+            _ => {}
         }
     }
 }
@@ -165,106 +198,168 @@ impl Metrics {
             page.family(name, "counter", "Processor time of afresh itself.");
             page.sample(name, &[], time.as_secs_f64());
         }
-        if !self.services.is_empty() {
-            self.write_services(&mut page);
-            super::metrics_run::write(&self.services, &mut page);
+        if self.services.is_empty() {
+            return page.0;
+        }
+        let services = || self.services.iter().map(|service| (service.name.as_str(), service));
+        page.families(&SERVICE_FAMILIES, services);
+        for (name, help, histogram) in HISTOGRAMS {
+            page.family(name, "histogram", help);
+            for (service, metrics) in services() {
+                page.histogram(name, service, histogram(&metrics.vitals));
+            }
+        }
+        let runs = || services().filter_map(|(name, service)| Some((name, service.run.as_ref()?)));
+        if runs().next().is_some() {
+            page.families(&RUN_FAMILIES, runs);
         }
         page.0
     }
-
-    fn write_services(&self, page: &mut MetricsText) {
-        let name = "afresh_service_state";
-        page.family(
-            name,
-            "gauge",
-            "The state of a service: 1 for the one it is in, 0 for the others.",
-        );
-        for service in &self.services {
-            for word in State::WORDS {
-                let value = if service.state.word() == word { 1.0 } else { 0.0 };
-                page.sample(name, &[("service", &service.name), ("state", word)], value);
-            }
-        }
-        let name = "afresh_service_uptime_seconds";
-        page.family(name, "gauge", "How long the current process has run; 0 where there is none.");
-        for service in &self.services {
-            let uptime = service.uptime.unwrap_or_default().as_secs_f64();
-            page.sample(name, &[("service", &service.name)], uptime);
-        }
-        self.write_usage(page);
-        let name = "afresh_service_restarts_total";
-        page.family(name, "counter", "Restarts, by what they followed.");
-        for service in &self.services {
-            for (reason, count) in &service.vitals.restarts {
-                let labels = [("service", service.name.as_str()), ("reason", reason)];
-                page.sample(name, &labels, *count as f64);
-            }
-        }
-        let histograms: [(_, _, Measure); 2] = [
-            (
-                "afresh_service_recovery_seconds",
-                "The time from the end of an instance that failed until the next one is up.",
-                |vitals| &vitals.recoveries,
-            ),
-            (
-                "afresh_service_health_check_seconds",
-                "How long health checks took to be answered.",
-                |vitals| &vitals.checks,
-            ),
-        ];
-        for (name, help, of) in histograms {
-            page.family(name, "histogram", help);
-            for service in &self.services {
-                page.histogram(name, &service.name, of(&service.vitals));
-            }
-        }
-    }
 }
 
-impl Metrics {
-    /// What services use. One that does not run has no samples.
-    fn write_usage(&self, page: &mut MetricsText) {
-        let measures: [(_, _, _, OfUsage); 2] = [
-            (
-                "afresh_service_resident_memory_bytes",
-                "gauge",
-                "Resident memory of the current process and its descendants.",
-                |usage| usage.memory_bytes as f64,
-            ),
-            (
-                "afresh_service_cpu_seconds_total",
-                "counter",
-                "Processor time of the current process and its descendants.",
-                |usage| Duration::from_millis(usage.cpu_ms).as_secs_f64(),
-            ),
-        ];
-        for (name, kind, help, of) in measures {
-            page.family(name, kind, help);
-            for service in &self.services {
-                if let Some(usage) = service.usage {
-                    page.sample(name, &[("service", &service.name)], of(usage));
-                }
-            }
-        }
-    }
+/// A family of samples: its name, kind and help, and each value of a service or a run with its label.
+type Family<T> = (&'static str, &'static str, &'static str, fn(&T) -> Vec<Sample<'_>>);
+
+type Sample<'a> = (Option<(&'static str, &'a str)>, f64);
+
+const SERVICE_FAMILIES: [Family<ServiceMetrics>; 5] = [
+    (
+        "afresh_service_state",
+        "gauge",
+        "The state of a service: 1 for the one it is in, 0 for the others.",
+        |service| {
+            let is_it = |word| f64::from(u8::from(service.state.word() == word));
+            State::WORDS.map(|word| (Some(("state", word)), is_it(word))).to_vec()
+        },
+    ),
+    (
+        "afresh_service_uptime_seconds",
+        "gauge",
+        "How long the current process has run; 0 where there is none.",
+        |service| vec![(None, service.uptime.unwrap_or_default().as_secs_f64())],
+    ),
+    // One that does not run has no samples of what it uses.
+    (
+        "afresh_service_resident_memory_bytes",
+        "gauge",
+        "Resident memory of the current process and its descendants.",
+        |service| service.usage.iter().map(|usage| (None, usage.memory_bytes as f64)).collect(),
+    ),
+    (
+        "afresh_service_cpu_seconds_total",
+        "counter",
+        "Processor time of the current process and its descendants.",
+        |service| {
+            let time = service.usage.map(|usage| Duration::from_millis(usage.cpu_ms));
+            time.iter().map(|time| (None, time.as_secs_f64())).collect()
+        },
+    ),
+    ("afresh_service_restarts_total", "counter", "Restarts, by what they followed.", |service| {
+        by_label("reason", &service.vitals.restarts)
+    }),
+];
+
+const HISTOGRAMS: [(&str, &str, fn(&Vitals) -> &Histogram); 2] = [
+    (
+        "afresh_service_recovery_seconds",
+        "The time from the end of an instance that failed until the next one is up.",
+        |vitals| &vitals.recoveries,
+    ),
+    (
+        "afresh_service_health_check_seconds",
+        "How long health checks took to be answered.",
+        |vitals| &vitals.checks,
+    ),
+];
+
+const RUN_FAMILIES: [Family<RunMetrics>; 7] = [
+    (
+        "afresh_run_sessions_total",
+        "counter",
+        "Sessions of an agent that have ended, by why.",
+        |run| by_label("cause", &run.sessions),
+    ),
+    (
+        "afresh_run_restarts_total",
+        "counter",
+        "Restarts, by why the session before had ended.",
+        |run| by_label("cause", &run.restarts),
+    ),
+    (
+        "afresh_run_remediations_total",
+        "counter",
+        "Sessions to mend what made a gate fail.",
+        |run| vec![(None, run.remediations as f64)],
+    ),
+    ("afresh_run_gates_total", "counter", "Gates that were run.", |run| {
+        let label = |word| Some(("result", word));
+        vec![(label("passed"), run.gates_passed as f64), (label("failed"), run.gates_failed as f64)]
+    }),
+    (
+        "afresh_run_tokens_total",
+        "counter",
+        "Tokens; those from a cache are also counted as input.",
+        |run| {
+            let label = |word| Some(("kind", word));
+            vec![
+                (label("input"), run.spent.input as f64),
+                (label("cached"), run.spent.cached as f64),
+                (label("output"), run.spent.output as f64),
+            ]
+        },
+    ),
+    (
+        "afresh_run_cost_dollars_total",
+        "counter",
+        "What was spent, as far as the agent says.",
+        |run| run.spent.dollars.into_iter().map(|dollars| (None, dollars)).collect(),
+    ),
+    ("afresh_run_context_ratio", "gauge", "How full the context of the agent is.", |run| {
+        run.context.into_iter().map(|context| (None, context)).collect()
+    }),
+];
+
+fn by_label<'a, K: AsRef<str>>(
+    label: &'static str,
+    counts: &'a BTreeMap<K, u64>,
+) -> Vec<Sample<'a>> {
+    counts.iter().map(|(value, count)| (Some((label, value.as_ref())), *count as f64)).collect()
 }
 
 /// The text format of Prometheus, version 0.0.4.
 #[derive(Default)]
-pub(super) struct MetricsText(String);
+struct MetricsText(String);
 
 impl MetricsText {
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> =
             labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escaped(text))).collect();
         let labels =
             if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         writeln!(self.0, "{name}{labels} {value}").ok();
+    }
+
+    /// The samples of all of these, family by family.
+    fn families<'a, T: 'a, I: Iterator<Item = (&'a str, &'a T)>>(
+        &mut self,
+        families: &[Family<T>],
+        all: impl Fn() -> I,
+    ) {
+        for (name, kind, help, samples) in families {
+            self.family(name, kind, help);
+            for (service, metrics) in all() {
+                for (label, value) in samples(metrics) {
+                    let labels: Vec<(&str, &str)> =
+                        [("service", service)].into_iter().chain(label).collect();
+                    self.sample(name, &labels, value);
+                }
+            }
+        }
     }
 
     fn histogram(&mut self, name: &str, service: &str, histogram: &Histogram) {
@@ -291,10 +386,55 @@ fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
+/// Joins what `GET /metrics` of several processes gave, each with its pid. In the text format all samples of a
+/// metric stand together and no two are alike, so each says in a label whose it is; a single page stays as it
+/// is.
+pub fn joined(pages: &[(u32, String)]) -> String {
+    if let [(_, page)] = pages {
+        return page.clone();
+    }
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut families: Vec<(String, String)> = Vec::new();
+    for (pid, page) in pages {
+        let mut at = None;
+        for line in page.lines() {
+            if let Some(rest) = line.strip_prefix("# ") {
+                let name = rest.split(' ').nth(1).unwrap_or_default();
+                let place = *places.entry(name).or_insert_with(|| {
+                    families.push(Default::default());
+                    families.len() - 1
+                });
+                let (head, samples) = &mut families[place];
+                // What it is was said by the first.
+                if samples.is_empty() {
+                    head.push_str(line);
+                    head.push('\n');
+                }
+                at = Some(place);
+            } else if let Some((_, samples)) = at.and_then(|at| families.get_mut(at)) {
+                samples.push_str(&labelled(line, *pid));
+                samples.push('\n');
+            }
+        }
+    }
+    families.into_iter().map(|(head, samples)| head + &samples).collect()
+}
+
+/// A sample that says whose it is.
+fn labelled(sample: &str, pid: u32) -> String {
+    let end = sample.find(['{', ' ']).unwrap_or(sample.len());
+    let (name, rest) = sample.split_at(end);
+    match rest.strip_prefix('{') {
+        Some(rest) => format!("{name}{{supervisor_pid=\"{pid}\",{rest}"),
+        None => format!("{name}{{supervisor_pid=\"{pid}\"}}{rest}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::id::Generation;
+    use crate::run::Attempt;
     use crate::service::Ending;
 
     fn at(millis: u64) -> Time {
@@ -414,5 +554,52 @@ mod tests {
     fn without_services_there_are_no_families_of_them() {
         let text = Metrics { services: Vec::new(), ..metrics(Vitals::default()) }.to_text();
         assert!(!text.contains("afresh_service"), "{text}");
+    }
+
+    #[test]
+    fn restarts_are_counted_by_what_they_followed() {
+        // S9
+        let mut run = RunMetrics::default();
+        let began =
+            |kind| Record::AttemptBegan { attempt: Attempt(1), phase: "A".to_owned(), kind };
+        let ended = |cause| Record::AttemptEnded {
+            attempt: Attempt(1),
+            cause,
+            handoff: None,
+            detail: String::new(),
+        };
+        for record in [
+            began(Kind::First),
+            ended(Cause::ContextLimitRestart),
+            began(Kind::Restart(1)),
+            ended(Cause::Done),
+            began(Kind::Remediation(1)),
+            ended(Cause::Stopped),
+        ] {
+            run.note(&record);
+        }
+        assert_eq!(run.restarts, BTreeMap::from([("CONTEXT_LIMIT_RESTART".to_owned(), 1)]));
+        assert_eq!((run.sessions.len(), run.sessions["DONE"], run.remediations), (3, 1, 1));
+    }
+
+    #[test]
+    fn pages_of_several_are_one_page() {
+        let page = |events: u32, more: &str| {
+            format!(
+                "# HELP events Told.\n# TYPE events counter\nevents {events}\n\
+                 # HELP state Is.\n# TYPE state gauge\nstate{{name=\"a b{{\"}} 1\n{more}"
+            )
+        };
+        let more = "# HELP other Else.\n# TYPE other gauge\nother 7\n";
+        assert_eq!(joined(&[(5, page(1, ""))]), page(1, ""));
+        assert_eq!(joined(&[]), "");
+        assert_eq!(
+            joined(&[(5, page(1, "")), (6, page(2, more))]),
+            "# HELP events Told.\n# TYPE events counter\n\
+             events{supervisor_pid=\"5\"} 1\nevents{supervisor_pid=\"6\"} 2\n\
+             # HELP state Is.\n# TYPE state gauge\n\
+             state{supervisor_pid=\"5\",name=\"a b{\"} 1\nstate{supervisor_pid=\"6\",name=\"a b{\"} 1\n\
+             # HELP other Else.\n# TYPE other gauge\nother{supervisor_pid=\"6\"} 7\n"
+        );
     }
 }

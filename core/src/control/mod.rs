@@ -1,31 +1,22 @@
 //! Owns the values of the control API and their JSON. Version 1; fields are only ever added. Served by the daemon, read
 //! by the CLI. Never does IO.
 //!
-//! `route.rs` is the table that routing and the document (`openapi.rs`, `schema.rs`) are made from,
-//! `access.rs` has the checks of requests over TCP,
-//! `dependents.rs` the dependencies of services, `url_path.rs` reads paths and queries, `event.rs` has the events, and
-//! `metrics.rs` the counters.
+//! `route.rs` is the table that routing and the document (`openapi.rs`) are made from, `service.rs` has the status of a
+//! service, `event.rs` the events, and `metrics.rs` the counters.
 
-mod dependents;
 mod event;
 pub mod metrics;
-mod metrics_page;
-mod metrics_run;
 mod openapi;
 pub mod route;
-mod schema;
 mod service;
-mod url_path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::dependents::Dependence;
 pub use self::event::{EventBatch, EventPage, EventRing, Gap, NumberedEvent, Position};
-pub use self::metrics_page::joined;
 pub use self::openapi::document;
+pub use self::route::{Words, escape, unescape};
 pub use self::service::{RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
-pub use self::url_path::{Words, escape, unescape};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::{LastExit, State};
 

@@ -1,8 +1,11 @@
-//! The routes of the API, in one table: routing, the methods that a path allows, what is said about a
-//! path that does not exist, and the OpenAPI document all come from here.
+//! Owns the routes of the API, in one table: routing, the methods that a path allows, what is said about a
+//! path that does not exist, and the OpenAPI document all come from here. Reads the names in paths and the words of
+//! queries. Never answers a request.
 
-use super::url_path::unescape;
-use crate::limits::INPUT_BYTES_MAX;
+use std::collections::BTreeMap;
+
+use super::Change;
+use crate::limits::{CONTROL_NUMBER_MAX, CONTROL_TEXT_CHARS_MAX, INPUT_BYTES_MAX};
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,12 +14,8 @@ pub enum Operation {
     Services,
     /// One service.
     Service,
-    /// To start one.
-    Start,
-    /// To stop one.
-    Stop,
-    /// To give one a new instance.
-    Restart,
+    /// To start one, to stop it, or to give it a new instance.
+    Change(Change),
     /// To give one and its dependents new instances.
     RestartAll,
     /// To write to the stdin of one.
@@ -110,39 +109,34 @@ pub struct RouteAnswer {
     pub about: &'static str,
 }
 
-const WAIT: QueryParameter = QueryParameter {
-    name: "wait",
-    kind: Kind::Flag,
-    about: "Answer only when it is done, a minute later at most.",
-};
+const fn word(name: &'static str, kind: Kind, about: &'static str) -> QueryParameter {
+    QueryParameter { name, kind, about }
+}
+
+const WAIT: QueryParameter =
+    word("wait", Kind::Flag, "Answer only when it is done, a minute later at most.");
 
 const NO_SUCH_SERVICE: (u16, &str) = (404, "There is no service of this name.");
 
 const CONFLICT: (u16, &str) = (409, "It cannot be done; the answer says why. Nothing was changed.");
 
-/// What every change of a service answers.
-const CHANGED: &[RouteAnswer] = &[
-    RouteAnswer {
-        status: 200,
-        media: "application/json",
-        schema: Some("ChangeAnswer"),
-        about: "With `wait=true`: what has become of it.",
-    },
-    RouteAnswer {
-        status: 202,
-        media: "application/json",
-        schema: Some("ChangeAnswer"),
-        about: "It is on record, and under way.",
-    },
-];
-
 const fn json(schema: &'static str, about: &'static str) -> RouteAnswer {
     RouteAnswer { status: 200, media: "application/json", schema: Some(schema), about }
 }
 
-const fn stream(schema: &'static str, about: &'static str) -> RouteAnswer {
-    RouteAnswer { status: 200, media: "text/event-stream", schema: Some(schema), about }
+const fn accepted(schema: &'static str, about: &'static str) -> RouteAnswer {
+    RouteAnswer { status: 202, ..json(schema, about) }
 }
+
+const fn stream(schema: &'static str, about: &'static str) -> RouteAnswer {
+    RouteAnswer { media: "text/event-stream", ..json(schema, about) }
+}
+
+/// What every change of a service answers.
+const CHANGED: &[RouteAnswer] = &[
+    json("ChangeAnswer", "With `wait=true`: what has become of it."),
+    accepted("ChangeAnswer", "It is on record, and under way."),
+];
 
 const fn get(
     path: &'static str,
@@ -207,33 +201,28 @@ pub static ROUTES: &[Route] = &[
     },
     change(
         "/v1/services/{name}/start",
-        Operation::Start,
+        Operation::Change(Change::Start),
         "Start a service",
         "One that was stopped, has finished or has failed is started anew. One that runs is left \
          alone.",
     ),
     change(
         "/v1/services/{name}/stop",
-        Operation::Stop,
+        Operation::Change(Change::Stop),
         "Stop a service",
         "It is stopped as by its user, and stays down until somebody starts it. `afresh mcp` refuses: \
          its client would lose the server.",
     ),
     change(
         "/v1/services/{name}/restart",
-        Operation::Restart,
+        Operation::Change(Change::Restart),
         "Restart a service",
         "The restart and its reason are in the trail before anything stops.",
     ),
     Route {
         answers: &[
             json("RestartAnswer", "With `wait=true`: what has become of each."),
-            RouteAnswer {
-                status: 202,
-                media: "application/json",
-                schema: Some("RestartAnswer"),
-                about: "All are on record, and under way.",
-            },
+            accepted("RestartAnswer", "All are on record, and under way."),
         ],
         ..change(
             "/v1/services/{name}/restart_all",
@@ -258,31 +247,15 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         words: &[
-            QueryParameter {
-                name: "lines",
-                kind: Kind::Number,
-                about: "At most so many, the last ones.",
-            },
-            QueryParameter {
-                name: "since",
-                kind: Kind::Number,
-                about: "Only lines with a higher number, the first ones.",
-            },
-            QueryParameter {
-                name: "follow",
-                kind: Kind::Flag,
-                about: "Go on with new lines, as server-sent events.",
-            },
-            QueryParameter {
-                name: "stream",
-                kind: Kind::One(&["stdout", "stderr", "afresh"]),
-                about: "Only lines that were written there.",
-            },
-            QueryParameter {
-                name: "grep",
-                kind: Kind::Text,
-                about: "Only lines that have this text in them.",
-            },
+            word("lines", Kind::Number, "At most so many, the last ones."),
+            word("since", Kind::Number, "Only lines with a higher number, the first ones."),
+            word("follow", Kind::Flag, "Go on with new lines, as server-sent events."),
+            word(
+                "stream",
+                Kind::One(&["stdout", "stderr", "afresh"]),
+                "Only lines that were written there.",
+            ),
+            word("grep", Kind::Text, "Only lines that have this text in them."),
         ],
         answers: &[
             json("LogPage", "The lines, oldest first."),
@@ -302,21 +275,13 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         words: &[
-            QueryParameter {
-                name: "since",
-                kind: Kind::Position,
-                about: "Only events after this number, or after the event of this `id`.",
-            },
-            QueryParameter {
-                name: "follow",
-                kind: Kind::Flag,
-                about: "Go on with new events, as server-sent events.",
-            },
-            QueryParameter {
-                name: "service",
-                kind: Kind::Text,
-                about: "Only events of this service.",
-            },
+            word(
+                "since",
+                Kind::Position,
+                "Only events after this number, or after the event of this `id`.",
+            ),
+            word("follow", Kind::Flag, "Go on with new events, as server-sent events."),
+            word("service", Kind::Text, "Only events of this service."),
         ],
         answers: &[
             json("EventPage", "The events that are remembered, oldest first."),
@@ -351,12 +316,7 @@ pub static ROUTES: &[Route] = &[
         )
     },
     Route {
-        answers: &[RouteAnswer {
-            status: 202,
-            media: "application/json",
-            schema: Some("ShutdownAnswer"),
-            about: "It is on record, and under way.",
-        }],
+        answers: &[accepted("ShutdownAnswer", "It is on record, and under way.")],
         refusals: &[CONFLICT],
         ..post(
             "/v1/shutdown",
@@ -435,6 +395,91 @@ pub fn paths() -> String {
     all.join(", ")
 }
 
+/// A name as one part of a path, or as the value of a word.
+pub fn escape(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let part = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    name.bytes().map(part).collect()
+}
+
+/// The name that one part of a path stands for; `None` where it stands for none.
+pub fn unescape(part: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = part.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = rest.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok().filter(|name| !name.contains('\0'))
+}
+
+/// The words of a query and their values. Only what the route knows is there, and each word once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words(BTreeMap<String, String>);
+
+impl Words {
+    /// Reads a query, of which these words are known; otherwise what is wrong with it.
+    pub fn parse(query: &str, known: &[&str]) -> Result<Self, String> {
+        let mut words = BTreeMap::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            // Forms write a blank as a plus.
+            let read = |text: &str| unescape(&text.replace('+', "%20"));
+            let (Some(name), Some(value)) = (read(name), read(value)) else {
+                return Err("the query is not UTF-8 with %-escapes".to_owned());
+            };
+            if !known.contains(&name.as_str()) {
+                return Err(match known {
+                    [] => format!("there is no `{name}` here: this path takes no query"),
+                    _ => format!("there is no `{name}` here; there is {}", known.join(", ")),
+                });
+            }
+            if value.chars().count() > CONTROL_TEXT_CHARS_MAX {
+                return Err(format!("`{name}` is longer than {CONTROL_TEXT_CHARS_MAX} characters"));
+            }
+            if words.insert(name.clone(), value).is_some() {
+                return Err(format!("`{name}` is there twice"));
+            }
+        }
+        Ok(Self(words))
+    }
+
+    /// The value of a word.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The value of a word that is a number.
+    pub fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let parse = |text: &str| {
+            let number = Some(text).filter(digits).and_then(|text| text.parse().ok());
+            let number = number.filter(|number| *number <= CONTROL_NUMBER_MAX);
+            number
+                .ok_or_else(|| format!("`{name}` has to be a number, {CONTROL_NUMBER_MAX} at most"))
+        };
+        self.text(name).map(parse).transpose()
+    }
+
+    /// The value of a word that is true or false; false where it is not there.
+    pub fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.text(name) {
+            Some("true") => Ok(true),
+            None | Some("false") => Ok(false),
+            Some(_) => Err(format!("`{name}` has to be `true` or `false`")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -484,6 +529,49 @@ mod tests {
             ["/v1/services/%", "/v1/services/%00", "/v1/services/web%00", "/v1/services/%c0%ae"]
         {
             assert_eq!(find("GET", path).unwrap_err(), NoRoute::Name, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_name_survives_a_path() {
+        for name in ["web", "a/b", "50%", "ü ö", "", "..", "a?b#c", "%2F", "\u{7f}\n", "a+b&c=d"]
+        {
+            let part = escape(name);
+            assert!(!part.contains(['/', '?', '#', ' ', '\n', '&', '=', '+']), "{part}");
+            assert_eq!(unescape(&part).as_deref(), Some(name));
+            let query = format!("grep={part}");
+            let words = Words::parse(&query, &["grep"]).unwrap();
+            assert_eq!(words.text("grep"), Some(name));
+        }
+        // Broken, half, negative, not UTF-8, a dot in two bytes too many, and no byte at all.
+        for broken in ["%", "%2", "%zz", "%+1", "%ff", "%c0%ae", "%00", "a%00b"] {
+            assert_eq!(unescape(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_query_has_known_words_each_once() {
+        let words = Words::parse("wait=true&&lines=7", &["wait", "lines"]).unwrap();
+        assert_eq!((words.flag("wait"), words.number("lines")), (Ok(true), Ok(Some(7))));
+        assert_eq!((words.flag("follow"), words.number("since")), (Ok(false), Ok(None)));
+        for (query, said) in [
+            ("later=1", "there is no `later` here; there is wait, lines"),
+            ("wait=true&wait=true", "`wait` is there twice"),
+            ("%77ait=true&wait=true", "`wait` is there twice"),
+            ("lines=%ff", "not UTF-8"),
+            (&format!("wait={}", "x".repeat(257)), "longer than 256"),
+        ] {
+            let error = Words::parse(query, &["wait", "lines"]).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(Words::parse("x", &[]).unwrap_err().contains("takes no query"));
+        for bad in ["", "1", "yes", "TRUE"] {
+            let words = Words::parse(&format!("wait={bad}"), &["wait"]).unwrap();
+            assert!(words.flag("wait").is_err(), "{bad}");
+        }
+        for bad in ["", "-1", "+1", "1.5", "x", "9007199254740992", "18446744073709551616"] {
+            let words = Words::parse(&format!("lines={}", escape(bad)), &["lines"]).unwrap();
+            assert!(words.number("lines").is_err(), "{bad}");
         }
     }
 }

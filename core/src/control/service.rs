@@ -68,6 +68,24 @@ pub struct ServiceStatus {
     pub version: String,
 }
 
+impl ServiceStatus {
+    /// All that it waits for, and what those wait for, the nearest first. Only services of one supervisor depend on
+    /// each other.
+    pub fn waits_among<'a>(&self, all: &'a [Self]) -> Vec<&'a Self> {
+        let named = |name: &String| {
+            all.iter().find(|one| one.supervisor_pid == self.supervisor_pid && one.name == *name)
+        };
+        let mut found: Vec<&Self> = Vec::new();
+        let mut next: Vec<&Self> = self.waits_for.iter().filter_map(named).collect();
+        while !next.is_empty() {
+            next.retain(|one| !found.iter().any(|known| known.name == one.name));
+            found.extend(&next);
+            next = next.iter().flat_map(|one| one.waits_for.iter().filter_map(named)).collect();
+        }
+        found
+    }
+}
+
 /// How far a run of a plan is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunStatus {
@@ -133,4 +151,36 @@ pub struct RestartNote {
     pub time: String,
     /// Why.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(supervisor: u32, name: &str, waits_for: &[&str]) -> ServiceStatus {
+        let status = json!({
+            "name": name, "face": "up", "state": "waiting", "supervisor_pid": supervisor,
+            "pid": null, "generation": 1, "restarts": { "total": 0, "last": [] },
+            "command": "", "mechanism": "", "version": "", "waits_for": waits_for,
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn waits_are_followed_within_a_supervisor_and_through_a_circle() {
+        let all = [
+            service(1, "web", &["api"]),
+            service(1, "api", &["db"]),
+            service(1, "db", &["api"]),
+            service(2, "db", &[]),
+        ];
+        let names = |service: &ServiceStatus| {
+            let found = service.waits_among(&all);
+            found.iter().map(|one| (one.supervisor_pid, one.name.as_str())).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&all[0]), [(1, "api"), (1, "db")]);
+        assert_eq!(names(&all[3]), []);
+    }
 }

@@ -16,10 +16,9 @@ use crate::health::{HealthState, HealthStatus};
 use crate::time::{Time, show_duration};
 
 /// A service at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// How it is.
-    #[serde(flatten)]
     pub state: State,
     /// The current process.
     pub pid: Option<u32>,
@@ -29,8 +28,6 @@ pub struct Snapshot {
     pub uptime_ms: Option<u64>,
     /// Restarts of every kind so far.
     pub restarts: u64,
-    /// How the last current instance ended, in words.
-    pub last_exit: Option<String>,
     /// The process that is to take the place of the current one when it is ready.
     pub candidate_pid: Option<u32>,
     /// The process that takes over when the current one crashes.
@@ -114,7 +111,6 @@ impl Service {
             generation: current.map(|instance| instance.generation.0),
             uptime_ms: current.map(|instance| millis(now.since(instance.since))),
             restarts: self.crashes.restarts,
-            last_exit: self.exits.last_exit.map(|exit| exit.to_string()),
             candidate_pid: self.side.candidate.as_ref().and_then(|its| its.instance.pid),
             spare_pid: self.side.spare.instance.as_ref().and_then(|spare| spare.pid),
         }

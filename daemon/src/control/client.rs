@@ -13,6 +13,7 @@ use afresh_core::limits::{
 };
 use hyper::Request;
 use serde::de::DeserializeOwned;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -121,13 +122,13 @@ pub fn find(folders: &RuntimeFolders) -> Result<FoundServices, ControlError> {
     }
     block_on(async {
         let questions = folders.sockets().into_iter().map(|socket| async move {
-            let answer = services_at(&socket).await;
+            let answer = get::<ServiceList>(&socket, "/v1/services").await;
             (answer, socket)
         });
         let mut found = FoundServices::default();
         for (answer, socket) in all(questions).await {
             match answer {
-                Ok(services) => {
+                Ok(ServiceList { services }) => {
                     let reached = |status| Reached { socket: socket.clone(), status };
                     found.services.extend(services.into_iter().map(reached));
                 }
@@ -160,7 +161,7 @@ pub struct Daemon {
 pub fn daemons(folders: &RuntimeFolders) -> Result<Vec<Daemon>, ControlError> {
     block_on(async {
         let questions = folders.sockets().into_iter().map(|socket| async move {
-            let answer = ask(&socket, "GET", "/v1/version", Vec::new(), CONTROL_ANSWER_WAIT).await;
+            let answer = get(&socket, "/v1/version").await;
             Some(Daemon { version: answer.ok()?, socket })
         });
         Ok(all(questions).await.into_iter().flatten().collect())
@@ -189,7 +190,7 @@ pub fn change(
 pub fn logs(target: &ServiceAddress, lines_max: Option<usize>) -> Result<LogPage, ControlError> {
     let query = lines_max.map_or_else(String::new, |lines| format!("?lines={lines}"));
     let path = target.path(&format!("logs{query}"));
-    block_on(ask(&target.socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
+    block_on(get(&target.socket, &path))
 }
 
 /// Writes to the stdin of a service.
@@ -201,7 +202,7 @@ pub fn input(target: &ServiceAddress, bytes: &[u8]) -> Result<InputAnswer, Contr
 /// What an afresh remembers of what has happened, after a position.
 pub fn events(socket: &Path, since: &Position) -> Result<EventPage, ControlError> {
     let path = format!("/v1/events?since={since}");
-    block_on(ask(socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
+    block_on(get(socket, &path))
 }
 
 /// The numbers of some of them, each with its pid, in their order; those that do not answer have none.
@@ -267,14 +268,13 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-async fn services_at(socket: &Path) -> Result<Vec<ServiceStatus>, ControlError> {
-    let list: ServiceList =
-        ask(socket, "GET", "/v1/services", Vec::new(), CONTROL_ANSWER_WAIT).await?;
-    Ok(list.services)
+/// Asks for a value, for which no work is done.
+pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ControlError> {
+    ask(socket, "GET", path, Vec::new(), CONTROL_ANSWER_WAIT).await
 }
 
 /// Asks for a value, within a time.
-pub(super) async fn ask<T: DeserializeOwned>(
+async fn ask<T: DeserializeOwned>(
     socket: &Path,
     method: &str,
     path: &str,
@@ -354,12 +354,10 @@ pub(super) fn strange(socket: &Path) -> ControlError {
     ControlError::Strange { path: socket.to_owned() }
 }
 
-pub(super) fn block_on<T>(
-    question: impl Future<Output = Result<T, ControlError>>,
-) -> Result<T, ControlError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ControlError::Runtime)?;
-    runtime.block_on(question)
+fn block_on<T>(question: impl Future<Output = Result<T, ControlError>>) -> Result<T, ControlError> {
+    new_runtime()?.block_on(question)
+}
+
+pub(super) fn new_runtime() -> Result<Runtime, ControlError> {
+    Builder::new_current_thread().enable_all().build().map_err(ControlError::Runtime)
 }

@@ -121,8 +121,8 @@ impl FollowSource for FollowedEvents {
     }
 
     fn next(&mut self) -> Option<String> {
-        let taken = self.events.after(&self.at, self.service.as_deref(), AT_ONCE);
-        let run = self.at.run.insert(self.events.run());
+        let taken = self.events.ring().after(&self.at, self.service.as_deref(), AT_ONCE);
+        let run = self.at.run.insert(self.events.ring().run.clone());
         let mut text = match taken.gap.is_none() {
             true => String::new(),
             false => gap(taken.gap),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use afresh_core::control::{
-    Change, ChangeAnswer, ChangeOutcome, Dependence, RestartAnswer, ServiceStatus, State,
+    Change, ChangeAnswer, ChangeOutcome, RestartAnswer, ServiceStatus, State,
 };
 use afresh_core::fleet::{RestartPlan, RestartStep};
 use afresh_core::id::Generation;
@@ -12,7 +12,7 @@ use afresh_core::limits::RESTART_WAIT_MAX;
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::loop_request::{ChangeRefused, LoopRequest, Reloading, StateBefore};
+use super::loop_requests::{ChangeRefused, LoopRequest, Reloading, StateBefore};
 use super::route::{Refusing, conflict, reply, status};
 use super::server::Host;
 use crate::http::MessageBody;
@@ -106,8 +106,8 @@ pub(super) async fn restart_all(
 
 /// The outcome of a restart that was not begun.
 fn failed(name: String, why: String) -> ChangeAnswer {
-    let outcome = ChangeOutcome::Failed;
-    ChangeAnswer { name, outcome, old_pid: None, new_pid: None, detail: Some(why) }
+    let accepted = ChangeAnswer::accepted(name, None);
+    ChangeAnswer { outcome: ChangeOutcome::Failed, detail: Some(why), ..accepted }
 }
 
 /// Lets the configuration be read again. All that this begins is waited for no longer than one change.
@@ -123,9 +123,7 @@ pub(super) async fn reload(
         let old_pid = before.old_pid;
         let outcome = match wait(host, name.clone(), what, before, deadline).await {
             Err((StatusCode::NOT_FOUND, _)) => {
-                let detail = Some("it is not defined any more".to_owned());
-                let outcome = ChangeOutcome::Failed;
-                ChangeAnswer { name, outcome, old_pid, new_pid: None, detail }
+                ChangeAnswer { old_pid, ..failed(name, "it is not defined any more".to_owned()) }
             }
             outcome => outcome?,
         };
@@ -199,7 +197,7 @@ async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Waits> {
         return Ok(Waits::default());
     }
     let all = host.ask(|answer| LoopRequest::Status { name: None, answer }).await?;
-    let needed = Dependence::of(&all).waits_of(status);
+    let needed = status.waits_among(&all);
     let is_lost =
         |one: &&ServiceStatus| matches!(one.state, State::Failed { .. } | State::Finished);
     let shown: Vec<String> =

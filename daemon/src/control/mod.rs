@@ -3,37 +3,31 @@
 //! the loop waits for none of it.
 //!
 //! `socket_path.rs` has the sockets' paths and `listen.rs` the port and its token; `server.rs` takes connections, and
-//! `route.rs` and `lifecycle_requests.rs` turn requests into ones for the loop (`loop_request.rs`);
-//! `loop_responses.rs` is the loop's side of them, and `usage.rs` measures what services use. `client.rs`,
-//! `follower.rs` and `watcher.rs` are the other end, for the commands.
+//! `route.rs` and `lifecycle_requests.rs` turn requests into ones for the loop (`loop_requests.rs`, with its answers);
+//! `follow.rs` streams to clients. `client.rs` and `follower.rs` are the other end, for the commands.
 
 mod client;
 mod follow;
 mod follower;
 mod lifecycle_requests;
 mod listen;
-mod loop_request;
-mod loop_responses;
+mod loop_requests;
 mod route;
 mod server;
 mod socket_path;
-mod usage;
-mod watcher;
 
 pub use self::client::{
     ControlError, Daemon, FoundServices, Reached, ServiceAddress, change, daemons, events, find,
     input, logs, metrics, reload, shutdown,
 };
-pub use self::follower::{AtEnd, Followed, Follower, Parted};
+pub use self::follower::{AtEnd, Followed, Follower, Parted, Watcher, Woken};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen, listen_on};
-pub(crate) use self::loop_request::{
-    ChangeRefused, ChangeUnderWay, LoopRequest, Reloading, StateBefore, reloaded,
+pub(crate) use self::loop_requests::{
+    About, ChangeRefused, ChangeUnderWay, LoopRequest, Reloading, StateBefore, reloaded,
 };
-pub(crate) use self::loop_responses::About;
 pub(crate) use self::server::Control;
 pub use self::socket_path::RuntimeFolders;
-pub use self::watcher::{Watcher, Woken};
 
 /// A value as JSON. Keys of the API are text, so it cannot fail.
 fn json(value: &impl serde::Serialize) -> String {

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use afresh_core::control::metrics::Metrics;
 use afresh_core::control::route::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
-    Change, ChangeRequest, ErrorAnswer, InputAnswer, LogLine, LogPage, LogStream, Position,
-    ServiceList, ServiceStatus, Words, document,
+    ChangeRequest, ErrorAnswer, InputAnswer, LogLine, LogPage, LogStream, Position, ServiceList,
+    ServiceStatus, UsageStatus, Words, document,
 };
 use afresh_core::http_access::{AccessDenied, Caller};
 use afresh_core::limits::{
@@ -21,16 +22,17 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::follow::{FollowSource, FollowedEvents, FollowedLines, Following, LineFilter};
 use super::json;
 use super::lifecycle_requests::{change, reload, restart_all};
-use super::loop_request::LoopRequest;
+use super::loop_requests::LoopRequest;
 use super::server::Host;
-use super::usage::{measured, metrics};
 use crate::http::{MessageBody, all_bytes, drain, single_header};
 use crate::logs::Logs;
+use crate::process::{own_usage, usage_of_trees};
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, ErrorAnswer)>;
 
@@ -75,6 +77,8 @@ async fn serve(
 ) -> Refusing<Response<MessageBody>> {
     let known: Vec<&str> = route.words.iter().map(|word| word.name).collect();
     let words = Words::parse(request.uri().query().unwrap_or_default(), &known).map_err(bad)?;
+    // False where the route does not know it.
+    let waits = words.flag("wait").map_err(bad)?;
     match route.operation {
         Operation::Services => {
             let services = host.ask(|answer| LoopRequest::Status { name: None, answer }).await?;
@@ -84,19 +88,8 @@ async fn serve(
             let found = measured(vec![status(host, &name).await?]).await;
             Ok(reply(StatusCode::OK, &found[0]))
         }
-        Operation::Start | Operation::Stop | Operation::Restart => {
-            let what = match route.operation {
-                Operation::Start => Change::Start,
-                Operation::Stop => Change::Stop,
-                _ => Change::Restart,
-            };
-            let waits = words.flag("wait").map_err(bad)?;
-            change(host, name, what, reason(request).await?, waits).await
-        }
-        Operation::RestartAll => {
-            let waits = words.flag("wait").map_err(bad)?;
-            restart_all(host, name, reason(request).await?, waits).await
-        }
+        Operation::Change(what) => change(host, name, what, reason(request).await?, waits).await,
+        Operation::RestartAll => restart_all(host, name, reason(request).await?, waits).await,
         Operation::Input => input(host, name, request).await,
         Operation::Logs => logs(host, &name, &words).await,
         Operation::Events => events(host, &words, request.headers()).await,
@@ -104,10 +97,7 @@ async fn serve(
             let text = MessageBody::from(metrics(host).await?.to_text());
             Ok(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
         }
-        Operation::Reload => {
-            let waits = words.flag("wait").map_err(bad)?;
-            reload(host, reason(request).await?, waits).await
-        }
+        Operation::Reload => reload(host, reason(request).await?, waits).await,
         Operation::Shutdown => {
             let reason = reason(request).await?;
             let answer = host.ask(|answer| LoopRequest::Shutdown { reason, answer }).await?;
@@ -280,8 +270,52 @@ async fn events(
     if follows {
         return host.follow(FollowedEvents { events: host.events.clone(), at, service });
     }
-    let page = host.events.page(&at, service.as_deref());
+    let page = host.events.ring().page(&at, service.as_deref());
     Ok(respond(StatusCode::OK, "application/json", MessageBody::from(page)))
+}
+
+/// The services with what they use: one look for all of them.
+async fn measured(mut services: Vec<ServiceStatus>) -> Vec<ServiceStatus> {
+    let pids = services.iter().map(|service| service.pid).collect();
+    for (service, usage) in services.iter_mut().zip(usages(pids).await) {
+        service.usage = usage;
+    }
+    services
+}
+
+/// All numbers of this afresh.
+async fn metrics(host: &Host) -> Refusing<Metrics> {
+    let mut services = host.ask(|answer| LoopRequest::Metrics { answer }).await?;
+    let pids = services.iter().map(|service| service.pid).collect();
+    for (service, usage) in services.iter_mut().zip(usages(pids).await) {
+        service.usage = usage;
+    }
+    let usage = own_usage();
+    Ok(Metrics {
+        version: host.version.version.clone(),
+        face: host.version.face,
+        events: *host.events.newest().borrow(),
+        memory_bytes: usage.map(|usage| usage.memory_bytes),
+        cpu_time: usage.map(|usage| usage.cpu_time),
+        services,
+    })
+}
+
+/// What each of these processes uses, where there is one.
+async fn usages(pids: Vec<Option<u32>>) -> Vec<Option<UsageStatus>> {
+    let running: Vec<u32> = pids.iter().copied().flatten().collect();
+    if running.is_empty() {
+        return vec![None; pids.len()];
+    }
+    // A look that has failed has found nothing.
+    let found = spawn_blocking(move || usage_of_trees(&running)).await.unwrap_or_default();
+    let mut found = found.into_iter();
+    let status = |pid: Option<u32>| {
+        let usage = pid.and_then(|_| found.next().flatten())?;
+        let cpu_ms = u64::try_from(usage.cpu_time.as_millis()).unwrap_or(u64::MAX);
+        Some(UsageStatus { memory_bytes: usage.memory_bytes, cpu_ms })
+    };
+    pids.into_iter().map(status).collect()
 }
 
 impl Host {

@@ -26,8 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::client::is_dead;
 use super::listen::Listen;
-use super::loop_request::LoopRequest;
-use super::loop_responses::About;
+use super::loop_requests::{About, LoopRequest};
 use super::route::route;
 use super::socket_path::{RuntimeFolders, owner_of};
 use crate::events::Events;
@@ -71,12 +70,13 @@ impl Control {
         let (sender, asks) = mpsc::channel(CONTROL_ASKS_MAX);
         let (closing, watch) = watch::channel(false);
         let mut tasks = JoinSet::new();
+        let version = Arc::new(about.version(events.ring().run.clone()));
         let host = Host {
             asks: sender,
             closing: watch,
             followers: Arc::new(Semaphore::new(CONTROL_FOLLOWERS_MAX)),
             guard: None,
-            version: Arc::new(about.version(events.run())),
+            version,
             events,
         };
         if let Some(listen) = listen {

@@ -193,30 +193,18 @@ impl ControlBoard {
         };
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         ServiceStatus {
-            name: NAME.to_owned(),
-            group: None,
-            face: Face::Run,
-            state: state_of(machine, finish),
-            says_ready: false,
             pid: self.process.map(|(pid, _)| pid),
-            supervisor_pid: std::process::id(),
             generation: u64::from(view.attempt.0),
             started_at: self.process.map(|(_, since)| since.to_string()),
             uptime_ms: self.uptime().map(millis),
             restarts: Restarts { total: view.restarts_in_all.into(), last: self.restarts.clone() },
-            candidate_pid: None,
-            spare_pid: None,
-            waits_for: Vec::new(),
-            depends_on: Vec::new(),
-            swap_failed: None,
-            last_exit: None,
-            health: None,
-            usage: None,
             run: Some(run),
-            workspace: self.about.workspace.clone(),
-            command: self.command.clone(),
-            mechanism: MECHANISM.to_owned(),
-            version: self.about.version.to_owned(),
+            ..self.about.bare_status(
+                NAME.to_owned(),
+                state_of(machine, finish),
+                self.command.clone(),
+                MECHANISM,
+            )
         }
     }
 

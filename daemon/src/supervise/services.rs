@@ -30,6 +30,8 @@ pub(crate) struct Services {
 
 struct SupervisedService {
     definition: Definition,
+    /// Its last lines.
+    logs: Logs,
     history: ServiceHistory,
 }
 
@@ -39,8 +41,8 @@ impl Services {
     }
 
     pub(super) fn add(&mut self, id: ServiceId, definition: Definition) {
-        let history = ServiceHistory::new(Logs::new(&self.sharers));
-        self.all.insert(id, SupervisedService { definition, history });
+        let (logs, history) = (Logs::new(&self.sharers), ServiceHistory::default());
+        self.all.insert(id, SupervisedService { definition, logs, history });
     }
 
     pub(super) fn redefine(&mut self, id: ServiceId, definition: Definition) {
@@ -85,7 +87,7 @@ impl Services {
 
     /// The last lines of a service.
     pub(crate) fn logs(&self, id: ServiceId) -> Option<&Logs> {
-        self.known(id).map(|(_, history)| &history.logs)
+        self.all.get(&id).map(|service| &service.logs)
     }
 
     /// Whether it is known when an instance of a service serves. Otherwise one counts as up when it
@@ -104,19 +106,19 @@ impl Services {
 
     /// Where the output of a new instance is kept: its stdout and its stderr.
     pub(super) fn taps(&mut self, id: ServiceId, generation: Generation) -> Option<[Taps; 2]> {
-        let SupervisedService { definition, history } = self.all.get_mut(&id)?;
+        let SupervisedService { definition, logs, history } = self.all.get_mut(&id)?;
         history.ordered = generation;
         Some([LogStream::Stdout, LogStream::Stderr].map(|stream| Taps {
-            memory: MemoryTee::new(&history.logs, generation, stream),
+            memory: MemoryTee::new(logs, generation, stream),
             log: definition.log.as_ref().map(|log| log.tee(generation, stream)),
         }))
     }
 
     /// Puts a line of our own log beside the lines of one service.
     pub(super) fn remember_line(&self, id: ServiceId, message: &str) {
-        if let Some((definition, history)) = self.known(id) {
+        if let Some(SupervisedService { definition, logs, history }) = self.all.get(&id) {
             let (generation, line) = (history.generation, presentable(message));
-            history.logs.say(generation, &line);
+            logs.say(generation, &line);
             if let Some(log) = &definition.log {
                 log.say(generation, &line);
             }
@@ -130,9 +132,8 @@ impl Services {
 }
 
 /// The memory of one service, besides its machine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ServiceHistory {
-    logs: Logs,
     /// The newest instance whose start was ordered…
     ordered: Generation,
     /// …and the newest of which the event of its start, or of the failure to start, was recorded.
@@ -151,21 +152,6 @@ pub(crate) struct ServiceHistory {
 }
 
 impl ServiceHistory {
-    fn new(logs: Logs) -> Self {
-        let generation = Generation::default();
-        Self {
-            logs,
-            ordered: generation,
-            generation,
-            last_exit: None,
-            marker: None,
-            started_at: None,
-            swap_failed: None,
-            restarts: VecDeque::new(),
-            vitals: Vitals::default(),
-        }
-    }
-
     pub(super) fn note(&mut self, event: &Event) {
         if matches!(
             event,

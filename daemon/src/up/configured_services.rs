@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use afresh_core::audit::recovery::{ServiceSummary, TrailSummary, UserIntent};
 use afresh_core::control::{Change, ReloadAnswer};
-use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
+use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
 use afresh_core::fleet::Transition;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SERVICES_REMEMBERED_MAX;
@@ -105,20 +105,13 @@ impl ConfiguredServices {
         let unknown = |name: &str| Definition {
             name: name.to_owned(),
             title: name.to_owned(),
-            command: Command::default(),
-            variables: Variables::default(),
             policy: self.defaults.clone(),
-            stop_signal: StopSignal::default(),
-            memory_bytes_max: None,
             form: if self.is_silent {
                 OutputForm::Silent
             } else {
                 OutputForm::Lines(format!("{name} | "))
             },
-            health: None,
-            ready_at_start: false,
-            port: None,
-            log: None,
+            ..Definition::default()
         };
         let names = instances.iter().map(|instance| instance.retained.identity.service.as_str());
         let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
@@ -267,51 +260,35 @@ impl ConfiguredServices {
 
     /// The definition as the loop takes it.
     fn made(&self, member: &ConfiguredService, width: usize) -> Definition {
-        let ServiceDefinition {
-            name,
-            title,
-            command,
-            cwd,
-            env,
-            env_file,
-            policy,
-            health,
-            port,
-            log,
-            stop_signal,
-            memory_bytes_max,
-            ..
-        } = &member.definition;
-        let shown = harmless(name);
-        let padded = format!("{shown:<width$}");
+        let given = &member.definition;
+        let padded = format!("{:<width$}", harmless(&given.name));
         let prefix = match self.colours {
             true => format!("\u{1b}[{}m{padded}\u{1b}[0m | ", member.colour),
             false => format!("{padded} | "),
         };
         Definition {
-            name: name.clone(),
-            title: title.clone(),
+            name: given.name.clone(),
+            title: given.title.clone(),
             command: Command {
-                argv: command.iter().map(OsString::from).collect(),
-                cwd: Some(match cwd {
-                    Some(cwd) => self.base.join(cwd),
-                    None => self.base.clone(),
-                }),
+                argv: given.command.iter().map(OsString::from).collect(),
+                cwd: Some(
+                    given.cwd.as_ref().map_or_else(|| self.base.clone(), |cwd| self.base.join(cwd)),
+                ),
                 env: Vec::new(),
             },
             variables: Variables {
                 base: Arc::clone(&self.environment),
-                file: env_file.as_ref().map(|path| self.base.join(path)),
-                given: env.clone(),
+                file: given.env_file.as_ref().map(|path| self.base.join(path)),
+                given: given.env.clone(),
             },
-            policy: policy.clone(),
-            stop_signal: *stop_signal,
-            memory_bytes_max: *memory_bytes_max,
+            policy: given.policy.clone(),
+            stop_signal: given.stop_signal,
+            memory_bytes_max: given.memory_bytes_max,
             form: if self.is_silent { OutputForm::Silent } else { OutputForm::Offered(prefix) },
-            health: health.clone(),
-            ready_at_start: health.is_none(),
-            port: port.clone(),
-            log: Some(self.logs.open(file_of(&self.log_folder, name), *log)),
+            health: given.health.clone(),
+            ready_at_start: given.health.is_none(),
+            port: given.port.clone(),
+            log: Some(self.logs.open(file_of(&self.log_folder, &given.name), given.log)),
         }
     }
 

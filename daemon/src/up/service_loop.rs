@@ -266,9 +266,7 @@ impl StatusView {
         self.changes.borrow_and_update();
         let now = Instant::now();
         self.send_at = now + VIEW_INTERVAL;
-        let ids = supervise.fleet.ids().into_iter();
-        let all: Vec<ServiceStatus> =
-            ids.filter_map(|id| self.about.status(supervise, id)).collect();
+        let all = self.about.statuses(supervise);
         let is_up = |state: &State| matches!(state, State::Ready | State::Running);
         let up = all.iter().filter(|status| is_up(&status.state)).count();
         notify.status(&format!("{up} of {} services are ready", all.len()));

@@ -1,22 +1,157 @@
-//! Owns the answers of the loop to the requests of the control API. Driven by the loop of a face. Never waits for
-//! a client.
+//! Owns the requests that connections of the control API hand to the loop, the changes that it begins for them, and
+//! its answers. Built in `route.rs`, answered by the loop of a face. Never waits for a client.
 
 use std::fs;
 use std::time::Duration;
 
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
-    API_VERSION, Change, ErrorAnswer, Face, LastExit, Restarts, ServiceStatus, State, VersionAnswer,
+    API_VERSION, Change, ErrorAnswer, Face, LastExit, ReloadAnswer, RestartNote, Restarts,
+    ServiceStatus, ShutdownAnswer, State, VersionAnswer,
 };
 use afresh_core::fleet::Transition;
-use afresh_core::id::ServiceId;
+use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Event, Input, UserRequest};
+use tokio::sync::{oneshot, watch};
 
-use super::loop_request::{ChangeRefused, ChangeUnderWay, LoopRequest, StateBefore};
 use crate::clock::now;
+use crate::logs::Logs;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
 use crate::supervise::{StdinError, Supervisor};
+
+/// A request of a client of the control API to the loop. A client that has gone meanwhile is not
+/// waited for.
+pub(crate) enum LoopRequest {
+    /// The state of all services, or of one.
+    Status { name: Option<String>, answer: oneshot::Sender<Vec<ServiceStatus>> },
+    /// A start, a stop or a new instance.
+    Change {
+        name: String,
+        what: Change,
+        reason: String,
+        answer: oneshot::Sender<Result<ChangeUnderWay, ChangeRefused>>,
+    },
+    /// To write to the stdin of a service.
+    Input {
+        name: String,
+        bytes: Vec<u8>,
+        answer: oneshot::Sender<Option<Result<u32, ErrorAnswer>>>,
+    },
+    /// The last lines of a service.
+    Logs { name: String, answer: oneshot::Sender<Option<Logs>> },
+    /// What is measured of all services.
+    Metrics { answer: oneshot::Sender<Vec<ServiceMetrics>> },
+    /// To read the configuration again. Only `afresh up` has one to read.
+    Reload { reason: String, answer: oneshot::Sender<Result<Reloading, ErrorAnswer>> },
+    /// To end. Only `afresh up` is there to be ended from elsewhere.
+    Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, ErrorAnswer>> },
+}
+
+/// A service before a change.
+pub(crate) struct StateBefore {
+    pub(super) old_pid: Option<u32>,
+    /// The newest instance there was.
+    pub(super) old: Generation,
+    /// The last swap that had failed.
+    pub(super) swap_failed: Option<RestartNote>,
+    /// Changes whenever something was told about a service.
+    pub(super) changes: watch::Receiver<u64>,
+}
+
+impl StateBefore {
+    /// Of something that is not supervised as services are.
+    pub(crate) fn new(
+        old_pid: Option<u32>,
+        old: Generation,
+        changes: watch::Receiver<u64>,
+    ) -> Self {
+        Self { old_pid, old, swap_failed: None, changes }
+    }
+
+    /// As the service is now; none where there is no such service.
+    pub(crate) fn of(supervise: &Supervisor, id: ServiceId) -> Option<Self> {
+        let service = supervise.fleet.service(id)?;
+        Some(Self {
+            old_pid: service.snapshot(supervise.time()).pid,
+            old: service.generation(),
+            swap_failed: supervise.services.known(id).and_then(|(_, its)| its.swap_failed.clone()),
+            changes: supervise.recorder.changes.subscribe(),
+        })
+    }
+}
+
+/// A reload that is under way.
+pub(crate) struct Reloading {
+    pub(crate) answer: ReloadAnswer,
+    /// The services that are started, stopped or restarted, by name.
+    pub(crate) begun: Vec<(String, Change, StateBefore)>,
+}
+
+/// That the configuration was read again, for the trail.
+pub(crate) fn reloaded(
+    logger: &str,
+    added: &[String],
+    changed: &[String],
+    removed: &[String],
+) -> Record {
+    Record {
+        level: Level::Info,
+        logger: logger.to_owned(),
+        message: format!(
+            "the configuration was read again: {} new, {} changed, {} gone",
+            added.len(),
+            changed.len(),
+            removed.len()
+        ),
+        event_type: EventType::ConfigurationReloaded,
+        props: vec![
+            ("added", added.into()),
+            ("changed", changed.into()),
+            ("removed", removed.into()),
+        ],
+    }
+}
+
+/// A change that is under way.
+pub(crate) struct ChangeUnderWay {
+    pub(crate) before: StateBefore,
+    /// Resolves when it is on disk that it was asked for.
+    pub(crate) recorded: oneshot::Receiver<()>,
+}
+
+/// Why there is no change.
+pub(crate) enum ChangeRefused {
+    NoSuchService {
+        known: Vec<String>,
+    },
+    Stopping,
+    /// The client of `afresh mcp` would lose its server.
+    HasClient,
+    /// A run is at something else, and why that matters.
+    NotNow(&'static str),
+}
+
+impl ChangeRefused {
+    pub(super) fn refusal(&self, name: &str, what: Change) -> ErrorAnswer {
+        let word = what.name();
+        match self {
+            Self::NoSuchService { known } => {
+                ErrorAnswer::new(format!("there is no service `{name}`"))
+                    .hint(format!("there is: {}", known.join(", ")))
+            }
+            Self::Stopping => {
+                ErrorAnswer::new(format!("no {word} of `{name}`: afresh is stopping"))
+            }
+            Self::NotNow(why) => ErrorAnswer::new(format!("no {word} of `{name}`: {why}")),
+            Self::HasClient => {
+                ErrorAnswer::new(format!("no stop of `{name}`: its MCP client would lose it"))
+                    .hint("restart it, or end it where its client is set up")
+            }
+        }
+    }
+}
 
 /// What holds for all services of this process.
 #[derive(Clone, Debug)]
@@ -140,19 +275,21 @@ impl About {
         })
     }
 
+    /// All that is told about all services.
+    pub(crate) fn statuses(&self, supervise: &Supervisor) -> Vec<ServiceStatus> {
+        supervise.fleet.ids().into_iter().filter_map(|id| self.status(supervise, id)).collect()
+    }
+
     /// All that is told about one service.
     pub(crate) fn status(&self, supervise: &Supervisor, id: ServiceId) -> Option<ServiceStatus> {
         let service = supervise.fleet.service(id)?;
         let (definition, history) = supervise.services.known(id)?;
         let snapshot = supervise.snapshot(id)?;
+        let (name, command) = (definition.name.clone(), definition.command.shown());
         Some(ServiceStatus {
-            name: definition.name.clone(),
             group: self.group_of(&definition.name),
-            face: self.face,
-            state: snapshot.state,
             says_ready: supervise.services.says_ready(id),
             pid: snapshot.pid,
-            supervisor_pid: std::process::id(),
             generation: snapshot.generation.unwrap_or_else(|| service.generation().0),
             started_at: snapshot.pid.and(history.started_at).map(|stamp| stamp.to_string()),
             uptime_ms: snapshot.uptime_ms,
@@ -167,13 +304,7 @@ impl About {
             },
             last_exit: service.exits().last_exit.map(LastExit::from),
             health: supervise.health(id),
-            // The connection measures it, while the loop goes on.
-            usage: None,
-            run: None,
-            workspace: self.workspace.clone(),
-            command: definition.command.shown(),
-            mechanism: MECHANISM.to_owned(),
-            version: self.version.to_owned(),
+            ..self.bare_status(name, snapshot.state, command, MECHANISM)
         })
     }
 
@@ -187,14 +318,20 @@ impl About {
         group.filter(|group| name != group)
     }
 
-    /// All that is told about what is not supervised as services are, such as a server that others run.
-    pub(crate) fn remote(&self, name: String, address: String, state: State) -> ServiceStatus {
+    /// What is told of everything, such as a server that others run: no process is known.
+    pub(crate) fn bare_status(
+        &self,
+        name: String,
+        state: State,
+        command: String,
+        mechanism: &str,
+    ) -> ServiceStatus {
         ServiceStatus {
             name,
             group: None,
             face: self.face,
             state,
-            says_ready: true,
+            says_ready: false,
             pid: None,
             supervisor_pid: std::process::id(),
             generation: 0,
@@ -208,13 +345,20 @@ impl About {
             restarts: Restarts::default(),
             last_exit: None,
             health: None,
+            // The connection measures it, while the loop goes on.
             usage: None,
             run: None,
             workspace: self.workspace.clone(),
-            command: address,
-            mechanism: "none: it is reached over HTTP".to_owned(),
+            command,
+            mechanism: mechanism.to_owned(),
             version: self.version.to_owned(),
         }
+    }
+
+    /// The status of a server that is reached over HTTP.
+    pub(crate) fn remote(&self, name: String, address: String, state: State) -> ServiceStatus {
+        let mechanism = "none: it is reached over HTTP";
+        ServiceStatus { says_ready: true, ..self.bare_status(name, state, address, mechanism) }
     }
 
     async fn change(
@@ -243,17 +387,16 @@ impl About {
         let is_waiting = !supervise.fleet.waits_for(id).is_empty();
         if is_waiting || !is_so(what, &snapshot.state) {
             let pid = snapshot.pid;
-            let wish = |up, reason| Event::UserRequested(UserRequest { up, pid, reason });
-            match what {
-                Change::Restart => supervise.input_to(id, Input::Restart { reason }).await,
-                Change::Start => {
-                    supervise.announce(id, wish(true, reason)).await;
-                    supervise.request(Transition::Start, vec![id]).await;
-                }
-                Change::Stop => {
-                    supervise.announce(id, wish(false, reason)).await;
-                    supervise.request(Transition::Stop, vec![id]).await;
-                }
+            let (up, transition) = match what {
+                Change::Start => (true, Transition::Start),
+                Change::Stop | Change::Restart => (false, Transition::Stop),
+            };
+            if what == Change::Restart {
+                supervise.input_to(id, Input::Restart { reason }).await;
+            } else {
+                let request = Event::UserRequested(UserRequest { up, pid, reason });
+                supervise.announce(id, request).await;
+                supervise.request(transition, vec![id]).await;
             }
         }
         let recorded = supervise.recorded();
