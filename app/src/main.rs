@@ -26,14 +26,8 @@ fn main() -> ExitCode {
     if word == afresh_daemon::SELF_TEST_COMMAND {
         return ExitCode::from(u8::from(afresh_daemon::self_test_process().is_err()));
     }
-    let result = match Cli::try_parse() {
-        Ok(cli) => run(cli),
-        Err(error) => Err(CommandError::from(error)),
-    };
-    match result {
-        Ok(exit) => exit.into(),
-        Err(error) => output::report(&error).into(),
-    }
+    let result = Cli::try_parse().map_err(CommandError::from).and_then(run);
+    result.unwrap_or_else(|error| output::report(&error)).into()
 }
 
 fn run(cli: Cli) -> CommandResult {

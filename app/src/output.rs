@@ -41,6 +41,12 @@ impl Lines {
     }
 }
 
+/// So many things, in words.
+pub(crate) fn counted(count: impl TryInto<u64>, name: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
+}
+
 /// Writes to stderr. A failure cannot be reported anywhere.
 pub(crate) fn remark(text: &str) {
     writeln!(io::stderr(), "{text}").ok();

@@ -107,7 +107,7 @@ impl RunningServices {
         if self.abandoned > 0 {
             return format!(
                 "{} of an afresh that was killed run on here: `afresh up` takes them over",
-                services(self.abandoned)
+                output::counted(self.abandoned, "service")
             );
         }
         let elsewhere = match self.elsewhere.len() {
@@ -128,11 +128,6 @@ pub(crate) fn first_names(names: &[impl AsRef<str>], names_max: usize) -> String
         names.iter().take(names_max).map(|name| harmless(name.as_ref())).collect();
     let more = if names.len() > names_max { ", …" } else { "" };
     shown.join(", ") + more
-}
-
-/// So many services, in words.
-pub(crate) fn services(count: u64) -> String {
-    if count == 1 { "1 service".to_owned() } else { format!("{count} services") }
 }
 
 pub(crate) fn is_called(status: &ServiceStatus, name: &str) -> bool {

@@ -3,8 +3,6 @@
 //! Makes texts with a mark, and tells by that whether one that is there was edited since; writes nothing and starts
 //! nothing.
 
-use std::fmt;
-
 use crate::limits::{INSTALL_NAME_CHARS_MAX, INSTALL_STOP_WAIT, INSTALL_WATCHDOG};
 use crate::text::harmless;
 
@@ -33,21 +31,13 @@ pub struct Installation {
 }
 
 /// A value that a manager does not accept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} `{}` {why}", harmless(value))]
 pub struct InstallError {
     what: &'static str,
     value: String,
     why: &'static str,
 }
-
-impl fmt::Display for InstallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = harmless(&self.value);
-        write!(f, "{} `{value}` {}", self.what, self.why)
-    }
-}
-
-impl std::error::Error for InstallError {}
 
 impl Installation {
     /// Its name for the manager.

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> CommandR
     let (target, name) = (reached.target(), harmless(&reached.status.name));
     let page = control::logs(&target, Some(arguments.lines))?;
     let follower = Follower::new()?;
-    let mut printer = AttachPrinter { lines: Lines::new(), paint: Paint::stdout() };
+    let (mut lines, paint) = (Lines::new(), Paint::stdout());
     let mut last = page.newest;
     let is_typed = io::stdin().is_terminal();
     if is_typed {
@@ -67,10 +67,8 @@ pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> CommandR
             "attached to `{name}`: what you type goes to its stdin; Ctrl+C or Ctrl+D detaches"
         ));
     }
-    for line in &page.lines {
-        printer.print(line)?;
-    }
-    printer.lines.flush()?;
+    page.lines.iter().try_for_each(|line| print(line, &mut lines, paint))?;
+    lines.flush()?;
     let (sender, news) = sync_channel(64);
     let (typed, following) = (sender.clone(), target.clone());
     std::thread::spawn(move || follow(follower, following, page.newest, &sender));
@@ -79,8 +77,8 @@ pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> CommandR
         match news {
             AttachInput::Line(line) => {
                 tell_missing(&line, &mut last);
-                printer.print(&line)?;
-                printer.lines.flush()?;
+                print(&line, &mut lines, paint)?;
+                lines.flush()?;
             }
             AttachInput::Refused(error) if is_typed => output::warn(&format!("warning: {error}")),
             AttachInput::Refused(error) => return Err(error.into()),
@@ -147,23 +145,16 @@ fn pass_typed(target: &ServiceAddress, news: &SyncSender<AttachInput>) {
     }
 }
 
-struct AttachPrinter {
-    lines: Lines,
-    paint: Paint,
-}
-
-impl AttachPrinter {
-    /// The service's own lines are printed as they are; ours are said beside them.
-    fn print(&mut self, line: &LogLine) -> io::Result<()> {
-        let text = harmless_but_colours(&line.text, self.paint == Paint::Colours);
-        match line.stream {
-            LogStream::Stdout => self.lines.write(&text),
-            LogStream::Stderr => self.lines.write(&self.paint.yellow(&text)),
-            LogStream::Afresh => {
-                self.lines.flush()?;
-                output::remark(&format!("[afresh] {}", harmless(&line.text)));
-                Ok(())
-            }
+/// The service's own lines are printed as they are; ours are said beside them.
+fn print(line: &LogLine, lines: &mut Lines, paint: Paint) -> io::Result<()> {
+    let text = harmless_but_colours(&line.text, paint == Paint::Colours);
+    match line.stream {
+        LogStream::Stdout => lines.write(&text),
+        LogStream::Stderr => lines.write(&paint.yellow(&text)),
+        LogStream::Afresh => {
+            lines.flush()?;
+            output::remark(&format!("[afresh] {}", harmless(&line.text)));
+            Ok(())
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::environment::{ConfigText, Environment, read_config};
 use crate::error::{CommandError, CommandResult, Exit};
-use crate::output::{self, Paint};
+use crate::output::{self, Paint, counted};
 
 /// Checks, shows and describes the configuration.
 ///
@@ -85,7 +85,11 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> CommandR
             Ok(config) => &config.warnings,
             Err(errors) => errors,
         };
-        let messages: Vec<Value> = messages.iter().map(error_to_json).collect();
+        let message = |error: &config::ConfigError| {
+            let severity = error.kind.severity();
+            message_to_json(severity, &error.message, &error.origin, error.hint.as_deref())
+        };
+        let messages: Vec<Value> = messages.iter().map(message).collect();
         let verdict = json!({"ok": loaded.is_ok(), "files": files, "messages": messages});
         output::print_json(&verdict)?;
         return Ok(if loaded.is_ok() { Exit::Success } else { Exit::Config });
@@ -104,8 +108,7 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> CommandR
     };
     let count = |count: usize, name: &str| match count {
         0 => String::new(),
-        1 => format!("; 1 {name}"),
-        many => format!("; {many} {name}s"),
+        count => format!("; {}", counted(count, name)),
     };
     let services = count(config.services.len(), "service");
     let hooks = count(config.hooks.len(), "hook");
@@ -122,13 +125,15 @@ fn one_file(file: &Path, environment: &Environment) -> CommandResult<ConfigText>
     Ok(ConfigText { kind: FileKind::Workspace, path: shown, bytes })
 }
 
-fn error_to_json(error: &config::ConfigError) -> Value {
-    json!({
-        "severity": error.kind.severity(),
-        "message": error.message,
-        "origin": origin_to_json(&error.origin),
-        "hint": error.hint,
-    })
+/// Something wrong in a configuration or a plan.
+pub(super) fn message_to_json(
+    severity: &str,
+    message: &str,
+    origin: &Origin,
+    hint: Option<&str>,
+) -> Value {
+    let origin = origin_to_json(origin);
+    json!({"severity": severity, "message": message, "origin": origin, "hint": hint})
 }
 
 fn show(json: bool, changed: bool, environment: &Environment) -> CommandResult {

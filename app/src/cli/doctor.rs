@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::environment::Environment;
 use crate::error::{CommandResult, Exit};
-use crate::output::{self, Paint};
+use crate::output::{self, Paint, counted};
 
 /// Checks this machine, and says what to do about what is missing.
 ///
@@ -98,16 +98,12 @@ fn show(check: &Check, paint: Paint) -> String {
 }
 
 fn summary(problems: usize, warnings: usize) -> String {
-    let many = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     match (problems, warnings) {
         (0, 0) => "all is well".to_owned(),
-        (0, warnings) => format!("no problem, {}", many(warnings, "warning")),
-        (problems, 0) => many(problems, "problem"),
+        (0, warnings) => format!("no problem, {}", counted(warnings, "warning")),
+        (problems, 0) => counted(problems, "problem"),
         (problems, warnings) => {
-            format!("{}, {}", many(problems, "problem"), many(warnings, "warning"))
+            format!("{}, {}", counted(problems, "problem"), counted(warnings, "warning"))
         }
     }
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output;
-use crate::running::{RunningServices, first_names, services};
+use crate::running::{RunningServices, first_names};
 
 /// Ends the `afresh up` of this workspace, be it in the background or on another terminal.
 ///
@@ -32,7 +32,8 @@ pub(crate) struct DownArgs {
 }
 
 pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> CommandResult {
-    let Some(daemon) = super::up::daemon(environment)? else {
+    let daemons = super::up::daemons(environment, &[Face::Up])?;
+    let [daemon, ..] = &daemons[..] else {
         return Err(not_there(environment));
     };
     let pid = daemon.version.pid;
@@ -67,7 +68,7 @@ pub(super) fn not_there(environment: &Environment) -> CommandError {
         Some(left) => error.hint(format!(
             "{} of an afresh that was killed run on; `afresh up` takes them over, then `afresh down` ends \
              them",
-            services(left.instances)
+            output::counted(left.instances, "service")
         )),
         None => error.hint(
             "`afresh status --all` shows what runs elsewhere; `afresh keep` and `afresh mcp` end with \

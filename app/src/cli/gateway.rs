@@ -165,11 +165,10 @@ fn reload(
     http: Option<SocketAddr>,
 ) -> ReloadGateway {
     Box::new(move || {
-        let read = || -> CommandResult<(Wanted, Import)> {
-            let config = environment.quiet_config(&workspace, &[])?;
-            wanted(&environment, &workspace, &config, from.as_deref())
-        };
-        let (mut wanted, import) = read().map_err(|error| error.to_string())?;
+        let read = environment
+            .quiet_config(&workspace, &[])
+            .and_then(|config| wanted(&environment, &workspace, &config, from.as_deref()));
+        let (mut wanted, import) = read.map_err(|error| error.to_string())?;
         wanted.front.http = http.or(wanted.front.http);
         match wanted.servers.is_empty() {
             true => Err("error: there are no servers in it".to_owned()),

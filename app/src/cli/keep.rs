@@ -82,7 +82,7 @@ pub(crate) struct CommandFlags {
     pub(crate) cwd: Option<PathBuf>,
 
     /// Set a variable for it; may be given more than once
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = |text: &str| parse_pair(text, "NAME=VALUE"))]
     pub(crate) variables: Vec<(String, String)>,
 
     /// The command and its arguments
@@ -126,17 +126,6 @@ struct LogFlags {
     /// Keep so many older files [default: 5]
     #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     log_files: Option<u32>,
-}
-
-impl LogFlags {
-    fn limits(&self) -> Option<LogLimits> {
-        let usual = LogLimits::default();
-        self.log.then(|| LogLimits {
-            file_bytes_max: self.log_size.unwrap_or(usual.file_bytes_max),
-            files_kept: self.log_files.unwrap_or(usual.files_kept),
-            ..usual
-        })
-    }
 }
 
 fn parse_log_size(text: &str) -> Result<u64, String> {
@@ -296,13 +285,8 @@ impl HealthFlags {
 
 /// A value that is no JSON is a text.
 fn parse_field(text: &str) -> Result<(String, Value), String> {
-    match text.split_once('=') {
-        Some((field, value)) if !field.is_empty() => {
-            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-            Ok((field.to_owned(), value))
-        }
-        _ => Err(format!("`{text}` is not of the form FIELD=VALUE")),
-    }
+    let (field, value) = parse_pair(text, "FIELD=VALUE")?;
+    Ok((field, serde_json::from_str(&value).unwrap_or_else(|_| value.into())))
 }
 
 fn parse_port(text: &str) -> Result<Port, String> {
@@ -323,6 +307,7 @@ pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> CommandResu
         target,
     };
     let hooks = arguments.hooks.into_iter().enumerate().map(hook).collect();
+    let usual = LogLimits::default();
     let keep = Keep {
         name: arguments.command.name(),
         hooks: environment.hook_setup(hooks),
@@ -342,7 +327,11 @@ pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> CommandResu
         stdin: arguments.copies == 1,
         health: arguments.health.check(),
         port: arguments.health.port,
-        log: arguments.log.limits(),
+        log: arguments.log.log.then(|| LogLimits {
+            file_bytes_max: arguments.log.log_size.unwrap_or(usual.file_bytes_max),
+            files_kept: arguments.log.log_files.unwrap_or(usual.files_kept),
+            ..usual
+        }),
     };
     Ok(Exit::Command(afresh_daemon::keep(keep)?))
 }
@@ -373,10 +362,10 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-fn parse_variable(text: &str) -> Result<(String, String), String> {
+fn parse_pair(text: &str, form: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is not of the form NAME=VALUE")),
+        _ => Err(format!("`{text}` is not of the form {form}")),
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> CommandRes
             arguments.print_last(remembered, &mut printer)?;
         }
         printer.lines.flush()?;
-        tell(&mut reader);
+        tell_damaged(reader.damaged(), "the logs");
         return Ok(Exit::Success);
     }
     // Where all is wanted, services that come later belong to it.
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> CommandRes
     }
     arguments.print_last(remembered, &mut printer)?;
     printer.lines.flush()?;
-    tell(follower.files());
+    tell_damaged(follower.files().damaged(), "the logs");
     go_on(arguments, sources, newest, follower, printer)
 }
 
@@ -260,10 +260,6 @@ fn follow_files(mut follower: LogFollower, news: &SyncSender<LogInput>) {
         }
     };
     news.send(LogInput::Ended(ended)).ok();
-}
-
-fn tell(reader: &mut LogReader) {
-    tell_damaged(reader.damaged(), "the logs");
 }
 
 /// Says where lines were forgotten before we could take them.

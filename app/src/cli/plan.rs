@@ -5,16 +5,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use afresh_core::report::Origin;
 use afresh_core::run::plan::{EXAMPLE, Gate, Phase, Plan, PlanError};
 use afresh_core::text::harmless;
 use afresh_core::time::write_duration;
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::{Value, json};
 
+use crate::cli::config::message_to_json;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
-use crate::output::{self, Paint};
+use crate::output::{self, Paint, counted};
 use crate::plan_file::{self, ReadPlan};
 
 /// Checks a plan for an agent, or writes an example of one.
@@ -68,7 +68,7 @@ fn check(file: &Path, json: bool, environment: &Environment) -> CommandResult {
             Ok(sound) => (Some(plan_to_json(&sound.plan)), &sound.warnings),
             Err(errors) => (None, errors),
         };
-        let messages: Vec<Value> = messages.iter().map(message_to_json).collect();
+        let messages: Vec<Value> = messages.iter().map(message).collect();
         let is_ok = result.is_ok();
         let verdict = json!({"ok": is_ok, "files": files, "messages": messages, "plan": plan});
         output::print_json(&verdict)?;
@@ -82,16 +82,12 @@ fn check(file: &Path, json: bool, environment: &Environment) -> CommandResult {
 /// The verdict, and the phases in the order in which they are done.
 fn shown(files: &[String], plan: &Plan) -> String {
     let paint = Paint::stdout();
-    let count = |count: usize, name: &str| match count {
-        1 => format!("1 {name}"),
-        many => format!("{many} {name}s"),
-    };
     let others = match files.len() {
         0 | 1 => String::new(),
-        many => format!(" and {}", count(many - 1, "file")),
+        many => format!(" and {}", counted(many - 1, "file")),
     };
     let first = files.first().map(|file| harmless(file)).unwrap_or_default();
-    let phases = count(plan.phases.len(), "phase");
+    let phases = counted(plan.phases.len(), "phase");
     let mut text =
         format!("ok: `{first}`{others}; {phases}\n\n{}\n", paint.bold(&harmless(&plan.title)));
     for (at, phase) in plan.phases.iter().enumerate() {
@@ -162,15 +158,8 @@ fn plan_to_json(plan: &Plan) -> Value {
     json!({"title": plan.title, "preface": plan.preface, "phases": phases})
 }
 
-fn message_to_json(error: &PlanError) -> Value {
-    let origin = match &error.origin {
-        Origin::File { path, line, column } => {
-            json!({"kind": "file", "path": path, "line": line, "column": column})
-        }
-        other => json!({"kind": "other", "text": other.to_string()}),
-    };
-    let (severity, hint) = (error.severity.word(), &error.hint);
-    json!({"severity": severity, "message": error.message, "origin": origin, "hint": hint})
+fn message(error: &PlanError) -> Value {
+    message_to_json(error.severity.word(), &error.message, &error.origin, error.hint.as_deref())
 }
 
 fn new(file: &Path, environment: &Environment) -> CommandResult {

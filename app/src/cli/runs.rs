@@ -244,16 +244,13 @@ fn chart(records: &[(String, Record)]) -> Vec<String> {
     let mut lines = vec![String::new(), "context, by session:".to_owned()];
     for (attempt, samples) in sessions {
         let last = samples.last().copied().unwrap_or_default();
-        let bars: String = thinned(&samples, 60).map(bar).collect();
+        // At most so many of them, evenly.
+        let chunks = samples.chunks(samples.len().div_ceil(60).max(1));
+        let bars: String =
+            chunks.map(|chunk| bar(chunk.iter().copied().fold(0.0, f64::max))).collect();
         lines.push(format!("{:>4}  {bars}  {last:.0} %", attempt.0));
     }
     lines
-}
-
-/// At most so many of them, evenly.
-fn thinned(samples: &[f64], samples_max: usize) -> impl Iterator<Item = f64> {
-    let step = samples.len().div_ceil(samples_max).max(1);
-    samples.chunks(step).map(|chunk| chunk.iter().copied().fold(0.0, f64::max))
 }
 
 fn bar(percent: f64) -> char {

@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> CommandResult 
         return Err(none_defined(&environment));
     }
     check_names(&arguments.names, &config.services)?;
-    if let Some(other) = daemon(&environment)? {
+    if let [other, ..] = &daemons(&environment, &[Face::Up])?[..] {
         // The state of its lock does not matter.
         let pid = Some(other.version.pid);
         return Err(failed(UpError::Lock(LockError::Taken { sole: Sole::Up, pid })));
@@ -148,12 +148,7 @@ fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings
     })
 }
 
-/// The `afresh up` of this workspace, where there is one.
-pub(crate) fn daemon(environment: &Environment) -> CommandResult<Option<Daemon>> {
-    Ok(daemons(environment, &[Face::Up])?.into_iter().next())
-}
-
-/// All of some kinds in this workspace.
+/// The running afresh of these kinds in this workspace. There is one `afresh up` at most.
 pub(crate) fn daemons(environment: &Environment, faces: &[Face]) -> CommandResult<Vec<Daemon>> {
     let here = running::workspace(environment);
     let mut all = control::daemons(&environment.runtime_folders())?;

@@ -104,25 +104,20 @@ pub(crate) struct SpannedText {
 impl ClientServer {
     /// What can be done with it.
     pub fn state(&self) -> State {
-        match (&self.launch, wrapped(&self.launch)) {
+        match (&self.launch, behind(&self.launch.words())) {
             (Launch::Remote, _) => State::Remote,
             (Launch::Odd(why), _) => State::Odd(why),
             _ if self.debugged => State::Odd("VS Code's `dev.debug` needs the command itself"),
             (_, Wrapped::Yes { .. }) => State::Adopted,
             (_, Wrapped::Broken) => State::Odd(BROKEN),
-            (Launch::Split(split), Wrapped::No) => {
-                if split.args.is_none() && split.lead.is_none() {
-                    return State::Odd("its keys are dotted: write `args = []` below its command");
-                }
-                match split.args.is_none() && is_line(&split.command.text) {
-                    true => State::Odd(LINE),
-                    false => State::Plain,
-                }
+            (Launch::Split(Split { args: None, lead: None, .. }), Wrapped::No) => {
+                State::Odd("its keys are dotted: write `args = []` below its command")
             }
-            (Launch::Whole(list), Wrapped::No) => match list.words.is_empty() {
-                true => State::Odd(EMPTY),
-                false => State::Plain,
-            },
+            (Launch::Split(Split { args: None, command, .. }), _) if is_line(&command.text) => {
+                State::Odd(LINE)
+            }
+            (Launch::Whole(list), Wrapped::No) if list.words.is_empty() => State::Odd(EMPTY),
+            (Launch::Split(_) | Launch::Whole(_), Wrapped::No) => State::Plain,
         }
     }
 
@@ -187,7 +182,7 @@ impl ClientServer {
 
     /// The changes that take the wrapper away.
     pub(super) fn unwrap(&self, text: &str) -> Vec<Edit> {
-        let Wrapped::Yes { command } = wrapped(&self.launch) else {
+        let Wrapped::Yes { command } = behind(&self.launch.words()) else {
             return Vec::new();
         };
         let delete = |range| Edit { range, text: String::new() };
@@ -196,7 +191,8 @@ impl ClientServer {
                 vec![delete(list.words[0].range.start..list.words[command].range.start)]
             }
             Launch::Split(Split { command: program, args: Some(args), .. }) => {
-                let words = &args.list.words;
+                // The list begins behind the program.
+                let (words, command) = (&args.list.words, command - 1);
                 let own = &words[command].range;
                 let original = text[own.clone()].to_owned();
                 let restored = |range| Edit { range, text: original.clone() };
@@ -272,14 +268,6 @@ enum Wrapped {
     },
     /// It does, in front of nothing.
     Broken,
-}
-
-fn wrapped(launch: &Launch) -> Wrapped {
-    match (launch, behind(&launch.words())) {
-        // The list begins behind the program.
-        (Launch::Split(_), Wrapped::Yes { command }) => Wrapped::Yes { command: command - 1 },
-        (_, wrapped) => wrapped,
-    }
 }
 
 /// Whether the first of these words is afresh in front of a command, and which word that is.
