@@ -21,7 +21,7 @@ pub struct SseEvent {
 }
 
 /// Splits bytes into events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SseParser {
     bytes_max: usize,
     /// The line that has not ended yet.
@@ -30,7 +30,8 @@ pub struct SseParser {
     line_has_bytes: bool,
     /// The last byte was a carriage return: a line feed after it ends no other line.
     after_return: bool,
-    is_at_start: bool,
+    /// The first line was read.
+    has_begun: bool,
     event: SseEvent,
     /// A field of the event has been read.
     has_fields: bool,
@@ -39,15 +40,7 @@ pub struct SseParser {
 impl SseParser {
     /// Drops the data of events with more than `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes_max,
-            line: Vec::new(),
-            line_has_bytes: false,
-            after_return: false,
-            is_at_start: true,
-            event: SseEvent::default(),
-            has_fields: false,
-        }
+        Self { bytes_max, ..Self::default() }
     }
 
     /// Returns the events that end in these bytes.
@@ -94,7 +87,7 @@ impl SseParser {
         }
         let line = std::mem::take(&mut self.line);
         let mut field = line.as_slice();
-        if std::mem::take(&mut self.is_at_start) {
+        if !std::mem::replace(&mut self.has_begun, true) {
             field = field.strip_prefix(b"\xef\xbb\xbf").unwrap_or(field);
         }
         let (name, value) = match memchr::memchr(b':', field) {

@@ -144,14 +144,11 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
 fn started(gateway: &Gateway) -> Record {
     let names: Vec<&str> =
         gateway.wanted.servers.iter().map(|server| server.name.as_str()).collect();
-    let count = names.len();
+    let (count, end) = (names.len(), if names.len() == 1 { "" } else { "s" });
     Record {
         level: Level::Info,
         logger: "afresh.gateway".to_owned(),
-        message: match count {
-            1 => format!("afresh {} stands in front of 1 server", gateway.version),
-            count => format!("afresh {} stands in front of {count} servers", gateway.version),
-        },
+        message: format!("afresh {} stands in front of {count} server{end}", gateway.version),
         event_type: EventType::SupervisorStarted,
         props: vec![
             ("pid", std::process::id().into()),
@@ -212,7 +209,12 @@ impl Switchboard {
                     self.supervise.react(wakeup).await;
                     self.note_states().await;
                 }
-                word = self.front.next() => self.hear(word).await,
+                word = self.front.next() => match word {
+                    FrontEvent::Hub(input) => self.input(input).await,
+                    // What waited for that is looked at again.
+                    FrontEvent::Read => {}
+                    FrontEvent::Over => self.leave().await,
+                },
                 (service, came) = self.links.servers.next(), if has_room => {
                     let is_message = matches!(came, ServerPoll::Lines);
                     self.links.servers.deal_with(&mut self.supervise, service, came).await;
@@ -257,15 +259,6 @@ impl Switchboard {
         // They are sent while the servers go.
         self.spans.queue = None;
         self.links.leave(&mut self.supervise).await;
-    }
-
-    async fn hear(&mut self, word: FrontEvent) {
-        match word {
-            FrontEvent::Hub(input) => self.input(input).await,
-            // What waited for that is looked at again.
-            FrontEvent::Read => {}
-            FrontEvent::Over => self.leave().await,
-        }
     }
 
     /// Tells the hub which servers do otherwise than before.

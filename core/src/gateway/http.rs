@@ -1,14 +1,13 @@
 //! Owns the clients that come over Streamable HTTP, of both eras: admission, sessions, and the stream of each message.
 //! Driven by the daemon's HTTP server. Never listens or writes: connections are numbers, and bytes are handed over.
 //!
-//! `admission.rs` checks the head of a request, `post_body.rs` its body; both know no other request. `front.rs` is the
-//! machine that knows all clients, with `front/deliver.rs` and `sessions.rs` (one client, its streams and rate limit).
+//! `admission.rs` checks the head and the body of a request, and knows no other. `front.rs` is the machine that knows all
+//! clients, with `sessions.rs` (one client, its streams and rate limit).
 //! `body_budget.rs` bounds the bodies that are received at once. Inputs, effects and rejections are here.
 
 mod admission;
 mod body_budget;
 mod front;
-mod post_body;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -18,10 +17,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use self::admission::{Admitted, Gate, Head, ORIGIN_HEADERS};
+pub use self::admission::{Admitted, Gate, Head, ORIGIN_HEADERS, PostBody};
 pub use self::body_budget::{Bodies, BodyId, Room};
 pub use self::front::Front;
-pub use self::post_body::PostBody;
 pub use self::sessions::SessionId;
 use super::settings::FrontSettings;
 use super::{ClientId, Input};

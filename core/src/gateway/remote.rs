@@ -21,7 +21,7 @@ use std::time::Duration;
 use self::errors::LinkError;
 pub use self::http_request::{Header, HttpRequest, Method};
 use self::in_flight::{ExchangePurpose, Queued, RequestPlace};
-use self::session::{LinkState, OpeningStep, Reachability, RemoteSession, Standalone, Transport};
+use self::session::{LinkState, OpeningStep, Reachability, Standalone, Transport};
 use self::traffic::{OwnRequest, Traffic};
 use super::backend::HttpServer;
 use crate::limits::{EXCHANGES_MAX, HANDSHAKE_MAX, NOTICE_WAIT, QUEUE_WAIT, RETRY_AFTER_MAX};
@@ -79,8 +79,10 @@ pub enum RemoteInput {
     Failed {
         /// Which.
         exchange: ExchangeId,
-        /// How.
-        failure: ExchangeFailure,
+        /// The server may have seen the request.
+        was_sent: bool,
+        /// In words, without anything of the URL but host and port.
+        why: String,
     },
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
@@ -101,15 +103,6 @@ pub struct HttpReply {
     pub body: Vec<u8>,
     /// It was longer than allowed, and is not all here.
     pub is_too_long: bool,
-}
-
-/// How an exchange broke off.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExchangeFailure {
-    /// The server may have seen the request.
-    pub was_sent: bool,
-    /// In words, without anything of the URL but host and port.
-    pub why: String,
 }
 
 /// What must be done, in the order given.
@@ -144,7 +137,6 @@ pub enum RemoteEffect {
 pub struct Remote {
     state: LinkState,
     transport: Transport,
-    session: RemoteSession,
     standalone: Standalone,
     reachability: Reachability,
     traffic: Traffic,
@@ -154,17 +146,13 @@ impl Remote {
     /// A link that has not been used. The seed is for the jitter of waits.
     pub fn new(http: &HttpServer, seed: u64) -> Self {
         let (state, transport) = match http.sse {
-            Some(true) => {
-                let (stream, endpoint, guess) = (None, None, None);
-                (LinkState::Closed, Transport::Sse { stream, endpoint, guess })
-            }
+            Some(true) => (LinkState::Closed, Transport::Sse { stream: None, guess: None }),
             sse => (LinkState::Up, Transport::Streamable { is_certain: sse.is_some() }),
         };
         let random = Random::new(seed);
         Self {
             state,
             transport,
-            session: RemoteSession::default(),
             standalone: Standalone::default(),
             reachability: Reachability { failures: 0, is_away: false, random },
             traffic: Traffic { url: http.url.clone(), ..Traffic::default() },
@@ -187,7 +175,7 @@ impl Remote {
             }
             RemoteInput::Ended { exchange } => {
                 let why = "the stream ended without an answer".to_owned();
-                self.failed(now, exchange, &ExchangeFailure { was_sent: true, why });
+                self.failed(now, exchange, true, &why);
             }
             RemoteInput::Replied { exchange, mut reply } => {
                 json::flatten(&mut reply.body);
@@ -195,7 +183,9 @@ impl Remote {
                 reply.retry_after = reply.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX));
                 self.replied(now, exchange, &reply);
             }
-            RemoteInput::Failed { exchange, failure } => self.failed(now, exchange, &failure),
+            RemoteInput::Failed { exchange, was_sent, why } => {
+                self.failed(now, exchange, was_sent, &why);
+            }
             RemoteInput::Wakeup => {}
         }
         self.step(now);
@@ -213,9 +203,9 @@ impl Remote {
 
     /// The request that ends the session at the server, for the end of the link.
     pub fn farewell(&self) -> Option<HttpRequest> {
-        let (url, headers) = (self.traffic.url.clone(), self.session.headers());
+        let (url, headers) = (self.traffic.url.clone(), self.traffic.session.headers());
         let request = HttpRequest { method: Method::Delete, url, headers, body: Vec::new() };
-        (!self.transport.is_sse() && self.session.id.is_some()).then_some(request)
+        (!self.transport.is_sse() && self.traffic.session.id.is_some()).then_some(request)
     }
 
     /// Takes every step that can be taken now.
@@ -235,7 +225,7 @@ impl Remote {
         if self.state == LinkState::Up && self.standalone.open_at.take_if(|at| *at <= now).is_some()
         {
             let last_event = self.standalone.last_event.clone();
-            let exchange = self.traffic.get(ExchangePurpose::Standalone, &self.session, last_event);
+            let exchange = self.traffic.get(ExchangePurpose::Standalone, last_event);
             self.standalone.exchange = Some(exchange);
         }
     }
@@ -256,7 +246,7 @@ impl Remote {
             Queued::Notification { line, .. } => {
                 let purpose = ExchangePurpose::of_notification(line.clone());
                 let is_initialized = purpose == ExchangePurpose::Initialized;
-                let exchange = self.post(purpose, line, self.session.headers());
+                let exchange = self.traffic.post(purpose, line, self.traffic.session.headers());
                 let until = now + NOTICE_WAIT;
                 match is_initialized {
                     true => {
@@ -278,22 +268,13 @@ impl Remote {
         if class == Class::Handshake {
             self.traffic.requests.handshake = Some((id.clone(), now + HANDSHAKE_MAX));
         } else if !is_modern {
-            headers.extend(self.session.headers());
+            headers.extend(self.traffic.session.headers());
         }
-        let exchange = self.post(ExchangePurpose::Request(id.clone()), line, headers);
+        let exchange = self.traffic.post(ExchangePurpose::Request(id.clone()), line, headers);
         if let Some(request) = self.traffic.requests.pending.get_mut(&id) {
             request.place = RequestPlace::Exchange(exchange);
         }
         Some(exchange)
-    }
-
-    fn post(
-        &mut self,
-        purpose: ExchangePurpose,
-        body: Vec<u8>,
-        headers: Vec<Header>,
-    ) -> ExchangeId {
-        self.traffic.post(purpose, &self.session, self.transport.endpoint(), headers, body)
     }
 
     /// Ends everything that is past its deadline.
@@ -309,7 +290,7 @@ impl Remote {
         }
         self.expire_opening(now);
         for id in self.traffic.requests.take_resumable(now) {
-            self.traffic.resume(now, &id, &self.session);
+            self.traffic.resume(now, &id);
         }
     }
 
@@ -327,7 +308,7 @@ impl Remote {
                 self.traffic.notify(now, line);
             }
             Some(Message::Response { id: Some(id), .. }) => {
-                self.traffic.respond(now, self.session.number, &id, &line);
+                self.traffic.respond(now, &id, &line);
             }
             Some(Message::Response { id: None, .. } | Message::Batch | Message::Invalid { .. })
             | None => self.traffic.log("what cannot be sent to it was dropped"),
@@ -358,8 +339,7 @@ impl Remote {
     fn message(&mut self, now: Time, exchange: ExchangeId, about: Option<&Id>, line: Vec<u8>) {
         match look(&line) {
             Some(Message::Request { id, .. }) => {
-                let session = self.session.number;
-                self.traffic.server_request(exchange, session, about, (&id, &line));
+                self.traffic.server_request(exchange, about, (&id, &line));
             }
             Some(Message::Notification { method }) => {
                 self.traffic.server_notification(&method, about, line);
@@ -369,10 +349,7 @@ impl Remote {
                     Some(OwnRequest::Opening) => self.opening_answered(now, &line, is_error),
                     // The server restored the subscription or rejected it; the hub waits for neither.
                     Some(OwnRequest::Restoring) => {}
-                    None => {
-                        let session = &mut self.session;
-                        self.traffic.server_response(now, session, &id, (line, is_error));
-                    }
+                    None => self.traffic.server_response(now, &id, line, is_error),
                 }
             }
             Some(Message::Response { id: None, .. }) => {

@@ -60,7 +60,7 @@ impl GatewayFront {
             let wires = Wires::new(own_stdin()?, writer);
             return Ok(Self::Stdio(Box::new(StdioFront::new(wires, abandoned, done))));
         };
-        let bound = bind(settings, address).map_err(|error| SetupError::Front(Box::new(error)))?;
+        let bound = bind(settings, address).map_err(SetupError::Front)?;
         stderr.log(&format!("clients are served at http://{}/mcp", bound.1));
         let front = HttpFront::start(bound, settings, Bounds::default(), stderr.clone());
         Ok(Self::Http(Box::new(front.map_err(SetupError::Runtime)?)))

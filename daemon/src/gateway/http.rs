@@ -10,16 +10,17 @@ mod server;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use afresh_core::gateway::http::{
     Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, SessionId,
 };
-use afresh_core::gateway::settings::{FrontSettings, SettingsError};
+use afresh_core::gateway::settings::FrontSettings;
 use afresh_core::gateway::{ClientId, Input};
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
@@ -32,19 +33,8 @@ use self::exchange::{Events, Written};
 pub(crate) use self::server::Bounds;
 use self::server::{BodyPlace, Host, Limit, Rooms};
 use crate::clock::sleep_until;
-use crate::control::{ListenError, listen_on};
+use crate::control::listen_on;
 use crate::output::Output;
-
-/// Why clients are not served over HTTP.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpFrontError {
-    /// The settings are invalid, or would admit every machine.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// The port is not to be had.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-}
 
 /// A port that is bound, and its address.
 pub(crate) type BoundPort = (TcpListener, SocketAddr);
@@ -53,7 +43,7 @@ pub(crate) type BoundPort = (TcpListener, SocketAddr);
 pub(crate) fn bind(
     settings: &FrontSettings,
     address: SocketAddr,
-) -> Result<BoundPort, HttpFrontError> {
+) -> Result<BoundPort, Box<dyn Error + Send + Sync>> {
     settings.check()?;
     Ok(listen_on(address)?)
 }
@@ -231,7 +221,7 @@ impl HttpFront {
                 if let Some(Outlet { way: OutletKind::Events(written, _), .. }) =
                     self.outlets.remove(&exchange)
                 {
-                    written.note_end();
+                    written.has_ended.store(true, Ordering::Relaxed);
                 }
             }
             FrontEffect::Log(text) => self.log.log(&text),
@@ -261,14 +251,14 @@ impl HttpFront {
         let OutletKind::Events(written, sender) = &outlet.way else { return None };
         if written.admits(event.len()) && sender.try_send(Bytes::from_owner(event.clone())).is_ok()
         {
-            written.note_added(event.len());
+            written.unread_bytes.fetch_add(event.len(), Ordering::Relaxed);
             return None;
         }
         // Who has gone is no slow one.
         if sender.is_closed() {
             return None;
         }
-        outlet.limit.end_now();
+        outlet.limit.until.send_replace(Some(Instant::now()));
         self.outlets.remove(&exchange);
         Some(exchange)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use afresh_core::gateway::backend::{Backend, StdioServer, Transport};
 use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::{QUEUE_WAIT, REMOTE_WORDS_MAX};
+use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, REMOTE_WORDS_MAX};
 use afresh_core::mcp::envelope::{Message, look};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::policy::Policy;
@@ -194,7 +194,7 @@ impl Links {
         self.links.remove(&service);
         self.leaving.push(service);
         if let Some(mut driver) = self.servers.driver(service, supervise) {
-            driver.dismiss().await;
+            driver.leave_by(ServiceInput::Dismiss { within: CLIENT_GONE_WITHIN }).await;
         }
     }
 

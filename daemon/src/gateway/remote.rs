@@ -1,27 +1,28 @@
 //! Owns the task of a link to a server over HTTP, which performs the effects of the machine in core. Driven by the
-//! lines of the hub and the exchanges. Never decides about a message.
+//! lines of the hub and the exchanges. Never decides about a message, and never retries.
 //!
 //! Each exchange is a task too, in the set of the link: it ends with the link. Where the hub does not read, the link
 //! waits, its exchanges wait for it, and the server for them.
 
-mod exchange;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use afresh_core::gateway::backend;
 use afresh_core::gateway::remote::{
-    self as core, ExchangeFailure, ExchangeId, RemoteEffect, RemoteInput,
+    self as core, ExchangeId, HttpReply, HttpRequest, Method, RemoteEffect, RemoteInput,
 };
-use afresh_core::gateway::{Input, LinkId};
+use afresh_core::gateway::{Input, LinkId, backend};
 use afresh_core::limits::{
     FLIGHTS_MAX, LINK_FAREWELL_WAIT, LINK_NEWS_MAX, LINK_QUEUE_BYTES_MAX, LINK_QUEUE_LEN_MAX,
+    MESSAGE_BYTES_MAX, REFUSAL_BYTES_MAX, STREAM_LINGER,
 };
 use afresh_core::mcp::envelope::{Id, Message, look};
 use afresh_core::service::State;
+use afresh_core::sse::SseParser;
 use afresh_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -29,7 +30,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::clock::sleep_until;
 use crate::error_chain::chain;
-use crate::http::{HttpClient, Pool};
+use crate::http::{HttpClient, HttpError, Pool, Request, Response, SendError};
 
 /// A link that runs. It ends when this is dropped; the session is ended then, if that is quick.
 pub(crate) struct Remote {
@@ -212,16 +213,14 @@ impl LinkDriver {
         true
     }
 
-    fn ask(&mut self, exchange: ExchangeId, ask: core::HttpRequest) {
+    fn ask(&mut self, exchange: ExchangeId, ask: HttpRequest) {
         let (finish, finished) = oneshot::channel();
         let (news, headers) = (self.news.clone(), Arc::clone(&self.headers));
         let task = match self.pool.clone() {
-            Ok(pool) => {
-                self.tasks.spawn(exchange::run(pool, headers, exchange, ask, news, finished))
-            }
+            Ok(pool) => self.tasks.spawn(carry_out(pool, headers, exchange, ask, news, finished)),
             Err(why) => self.tasks.spawn(async move {
-                let failure = ExchangeFailure { was_sent: false, why };
-                news.send(RemoteInput::Failed { exchange, failure }).await.ok();
+                let was_sent = false;
+                news.send(RemoteInput::Failed { exchange, was_sent, why }).await.ok();
             }),
         };
         self.exchanges.insert(exchange, RunningExchange { task, finish });
@@ -231,9 +230,139 @@ impl LinkDriver {
     async fn leave(mut self) {
         self.tasks.shutdown().await;
         if let (Some(ask), Ok(pool)) = (self.machine.farewell(), &self.pool) {
-            let farewell = exchange::send(pool, &self.headers, &ask);
+            let farewell = send(pool, &self.headers, &ask);
             // Whether it went well changes nothing any more.
             timeout(LINK_FAREWELL_WAIT, farewell).await.ok();
         }
     }
+}
+
+/// Carries an exchange out. Who hears nothing any more says so by `finished`: what is left is read for a
+/// while, so that the connection can be used again.
+async fn carry_out(
+    pool: Arc<Pool>,
+    headers: Arc<Vec<(String, String)>>,
+    exchange: ExchangeId,
+    ask: HttpRequest,
+    news: mpsc::Sender<RemoteInput>,
+    mut finished: oneshot::Receiver<()>,
+) {
+    let carried_out = async {
+        let mut answer = match send(&pool, &headers, &ask).await {
+            Ok(answer) => answer,
+            Err(SendError { error, was_sent }) => {
+                return Err(failed(exchange, was_sent, &error));
+            }
+        };
+        drop(ask);
+        let last = match is_stream(&answer) {
+            true => listen(&pool, &mut answer, exchange, &news, &mut finished).await?,
+            false => Some(read(&pool, &mut answer, exchange).await?),
+        };
+        Ok((answer, last))
+    };
+    let last = match carried_out.await {
+        Err(last) => Some(last),
+        Ok((answer, last)) => {
+            pool.keep(answer).await;
+            last
+        }
+    };
+    if let Some(last) = last {
+        news.send(last).await.ok();
+    }
+}
+
+/// Sends a request, with the headers of the configuration and those of its kind.
+async fn send(
+    pool: &Pool,
+    configured: &[(String, String)],
+    ask: &HttpRequest,
+) -> Result<Response, SendError> {
+    let (method, own): (&str, &[(&str, &str)]) = match ask.method {
+        Method::Post => (
+            "POST",
+            &[
+                ("content-type", "application/json"),
+                ("accept", "application/json, text/event-stream"),
+            ],
+        ),
+        Method::Get => ("GET", &[("accept", "text/event-stream")]),
+        Method::Delete => ("DELETE", &[]),
+    };
+    let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let asked = ask.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
+    let headers: Vec<(String, String)> =
+        configured.iter().cloned().chain(own).chain(asked).collect();
+    let body = String::from_utf8_lossy(&ask.body).into_owned();
+    pool.send(Request { method, url: &ask.url, headers: &headers, body }).await
+}
+
+fn is_stream(answer: &Response) -> bool {
+    let kind = answer.header("content-type").unwrap_or_default().trim_start();
+    let wanted = "text/event-stream";
+    answer.status == 200
+        && kind.get(..wanted.len()).is_some_and(|it| it.eq_ignore_ascii_case(wanted))
+}
+
+/// Passes on the events of a stream. Returns its end, unless the link has finished it.
+async fn listen(
+    pool: &Pool,
+    answer: &mut Response,
+    exchange: ExchangeId,
+    news: &mpsc::Sender<RemoteInput>,
+    finished: &mut oneshot::Receiver<()>,
+) -> Result<Option<RemoteInput>, RemoteInput> {
+    let session = answer.header("mcp-session-id").map(str::to_owned);
+    news.send(RemoteInput::Opened { exchange, session }).await.ok();
+    let mut stream = SseParser::new(MESSAGE_BYTES_MAX);
+    loop {
+        let piece = tokio::select! {
+            piece = answer.next() => piece,
+            _ = &mut *finished => {
+                timeout(STREAM_LINGER, async { while let Some(Ok(_)) = answer.next().await {} }).await.ok();
+                return Ok(None);
+            }
+        };
+        let Some(piece) = piece else { return Ok(Some(RemoteInput::Ended { exchange })) };
+        let piece = piece.map_err(|error| failed(exchange, true, &pool.broken(error)))?;
+        for event in stream.push(&piece) {
+            if news.send(RemoteInput::Event { exchange, event }).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Reads an answer that is no stream.
+async fn read(
+    pool: &Pool,
+    answer: &mut Response,
+    exchange: ExchangeId,
+) -> Result<RemoteInput, RemoteInput> {
+    let bytes_max = if answer.status < 300 { MESSAGE_BYTES_MAX } else { REFUSAL_BYTES_MAX };
+    let (mut body, mut is_too_long) = (Vec::new(), false);
+    while let Some(piece) = answer.next().await {
+        let piece = piece.map_err(|error| failed(exchange, true, &pool.broken(error)))?;
+        if body.len() + piece.len() > bytes_max {
+            is_too_long = true;
+            break;
+        }
+        body.extend_from_slice(&piece);
+    }
+    let header = |name| answer.header(name).map(str::to_owned);
+    let reply = HttpReply {
+        status: answer.status,
+        session: header("mcp-session-id"),
+        retry_after: header("retry-after")
+            .and_then(|text| text.trim().parse().map(Duration::from_secs).ok()),
+        location: header("location"),
+        body,
+        is_too_long,
+    };
+    Ok(RemoteInput::Replied { exchange, reply })
+}
+
+fn failed(exchange: ExchangeId, was_sent: bool, error: &HttpError) -> RemoteInput {
+    RemoteInput::Failed { exchange, was_sent, why: chain(error) }
 }

@@ -1,15 +1,13 @@
 //! Owns the HTTP/1.1 client: `connection.rs` speaks over TCP, TLS and Unix sockets, [`HttpClient`] makes single
-//! requests to URLs, and `pool.rs` reuses connections to one server. `body.rs` and `write_timeout.rs` are shared
-//! with the servers. Driven by hooks, health checks, control commands, agents and the gateway.
+//! requests to URLs, and `pool.rs` reuses connections to one server. Bodies and the timeout of writes are shared with
+//! the servers. Driven by hooks, health checks, control commands, agents and the gateway.
 //!
 //! Never follows redirects or uses proxies. URLs can be secrets (those of webhooks are), so no error has
 //! more of one than host and port.
 
-mod body;
 mod connection;
 mod pool;
 mod tls;
-mod write_timeout;
 
 use std::io;
 use std::path::PathBuf;
@@ -19,16 +17,16 @@ use afresh_core::limits::{HTTP_CONNECT_WAIT, HTTP_HEADER_BYTES_MAX};
 use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Uri};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-pub(crate) use self::body::{
-    MessageBody, NextPieces, Pieces, all_bytes, drain, next_bytes, single_header,
+pub(crate) use self::connection::{
+    Connection, Duplex, MessageBody, NextPieces, Pieces, Response, WriteTimeout, all_bytes, drain,
+    next_bytes, single_header,
 };
-pub(crate) use self::connection::{Connection, Duplex, Response};
-pub(crate) use self::pool::{Pool, SendError, StreamedResponse};
+pub(crate) use self::pool::{Pool, SendError};
 use self::tls::Tls;
 pub(crate) use self::tls::TlsError;
-pub(crate) use self::write_timeout::WriteTimeout;
 
 /// A request to a URL.
 #[derive(Clone, Debug)]
@@ -107,7 +105,7 @@ pub(crate) struct HttpClient {
 impl HttpClient {
     /// `certificates` is a file of root certificates that is used in place of the system's.
     pub(crate) fn new(certificates: Option<PathBuf>) -> Self {
-        Self { tls: Tls::new(certificates) }
+        Self { tls: Tls { certificates, config: OnceCell::new() } }
     }
 
     /// Sends a request on a connection of its own, and returns the response, of any status.

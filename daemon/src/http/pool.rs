@@ -7,7 +7,6 @@ use std::time::Duration;
 use afresh_core::limits::{
     HTTP_OPEN_WAIT, IDLE_CONNECTION_MAX, IDLE_CONNECTION_NAMED_MAX, IDLE_CONNECTIONS_MAX,
 };
-use hyper::body::Bytes;
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, ExchangeError, Response};
@@ -35,12 +34,6 @@ pub(crate) struct SendError {
     pub(crate) was_sent: bool,
 }
 
-/// A response whose body is still to be read.
-pub(crate) struct StreamedResponse {
-    response: Response,
-    place: String,
-}
-
 impl Pool {
     pub(crate) fn new(client: &'static HttpClient, url: &str) -> Result<Self, HttpError> {
         Ok(Self { client, endpoint: Endpoint::parse(url)?, idle: Mutex::default() })
@@ -48,7 +41,7 @@ impl Pool {
 
     /// Sends a request and returns the head of the response of any status. The URL has to be one of
     /// the same server.
-    pub(crate) async fn send(&self, request: Request<'_>) -> Result<StreamedResponse, SendError> {
+    pub(crate) async fn send(&self, request: Request<'_>) -> Result<Response, SendError> {
         let not_sent = |error| SendError { error, was_sent: false };
         let endpoint = Endpoint::parse(request.url).map_err(not_sent)?;
         let mut message = endpoint.request(request).map_err(not_sent)?;
@@ -58,9 +51,7 @@ impl Pool {
                 None => (self.open().await.map_err(not_sent)?, true),
             };
             match connection.send(message).await {
-                Ok(response) => {
-                    return Ok(StreamedResponse { response, place: self.endpoint.place.clone() });
-                }
+                Ok(response) => return Ok(response),
                 // The connection was closed before it was needed.
                 Err(ExchangeError { unsent: Some(unsent), .. }) if !is_fresh => message = unsent,
                 Err(ExchangeError { source, unsent }) => {
@@ -88,10 +79,15 @@ impl Pool {
         }
     }
 
+    /// The error of a response that broke off.
+    pub(crate) fn broken(&self, source: hyper::Error) -> HttpError {
+        self.endpoint.broken(source)
+    }
+
     /// Keeps the connection of a response for the next request, if its body has been read to the end.
-    pub(crate) async fn keep(&self, streamed: StreamedResponse) {
-        let until = Instant::now() + kept_for(streamed.header("keep-alive"));
-        let Some(connection) = streamed.response.into_connection().await else { return };
+    pub(crate) async fn keep(&self, response: Response) {
+        let until = Instant::now() + kept_for(response.header("keep-alive"));
+        let Some(connection) = response.into_connection().await else { return };
         if let Ok(mut idle) = self.idle.lock() {
             // The connection used last is reused first.
             if idle.len() >= IDLE_CONNECTIONS_MAX {
@@ -99,23 +95,6 @@ impl Pool {
             }
             idle.push(IdleConnection { connection, until });
         }
-    }
-}
-
-impl StreamedResponse {
-    pub(crate) fn status(&self) -> u16 {
-        self.response.status
-    }
-
-    /// A header as text; none where it is missing or not ASCII.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.response.header(name)
-    }
-
-    /// The next piece of the body; none when it is over.
-    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, HttpError>> {
-        let next = self.response.next().await?;
-        Some(next.map_err(|source| HttpError::Broken { place: self.place.clone(), source }))
     }
 }
 
@@ -169,7 +148,7 @@ mod tests {
     }
 
     /// The answer to one request, all of it.
-    async fn ask(pool: &Pool, url: &str) -> StreamedResponse {
+    async fn ask(pool: &Pool, url: &str) -> Response {
         let request = Request { method: "GET", url, headers: &[], body: String::new() };
         let mut answer = pool.send(request).await.ok().unwrap();
         while answer.next().await.is_some() {}

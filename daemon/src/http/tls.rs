@@ -50,48 +50,40 @@ pub(crate) enum TlsError {
     Handshake(#[source] io::Error),
 }
 
+#[derive(Debug)]
 pub(super) struct Tls {
-    certificates: Option<PathBuf>,
-    connector: OnceCell<TlsConnector>,
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("certificates", &self.certificates).finish_non_exhaustive()
-    }
+    pub(super) certificates: Option<PathBuf>,
+    pub(super) config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Tls {
-    pub(super) fn new(certificates: Option<PathBuf>) -> Self {
-        Self { certificates, connector: OnceCell::new() }
-    }
-
     pub(super) async fn secure(
         &self,
         host: &str,
         stream: TcpStream,
     ) -> Result<TlsStream<TcpStream>, TlsError> {
         let name = ServerName::try_from(host.to_owned()).map_err(TlsError::Name)?;
-        let connector = self.connector.get_or_try_init(|| async {
+        let config = self.config.get_or_try_init(|| async {
             let named = self.certificates.clone();
             // Some milliseconds of reading, which must not block the loop.
-            let made = tokio::task::spawn_blocking(|| connector(named)).await;
+            let made = tokio::task::spawn_blocking(|| configure(named)).await;
             made.unwrap_or_else(|error| {
                 Err(TlsError::SetUp(rustls::Error::General(error.to_string())))
             })
         });
-        connector.await?.connect(name, stream).await.map_err(TlsError::Handshake)
+        let connector = TlsConnector::from(Arc::clone(config.await?));
+        connector.connect(name, stream).await.map_err(TlsError::Handshake)
     }
 }
 
-fn connector(named: Option<PathBuf>) -> Result<TlsConnector, TlsError> {
+fn configure(named: Option<PathBuf>) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(TlsError::SetUp)?
         .with_root_certificates(roots(named)?)
         .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    Ok(Arc::new(config))
 }
 
 /// The certificates in the file that was named, or in the first of the system's that there is.

@@ -70,29 +70,19 @@ impl PipePoll {
                 return Poll::Ready(Polled::Other(other));
             }
             let deadline = lane.next_wakeup().into_iter().chain(due).min();
-            self.poll_deadline(deadline, is_woken, &waker).map(|()| Polled::Due)
+            if is_woken {
+                let now = Instant::now();
+                self.timer.note(now);
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    return Poll::Ready(Polled::Due);
+                }
+            }
+            if let Some(deadline) = deadline {
+                self.timer.set(deadline, &waker);
+            }
+            Poll::Pending
         }))
         .await
-    }
-
-    /// Ready when the next deadline has come.
-    fn poll_deadline(
-        &mut self,
-        deadline: Option<Instant>,
-        is_woken: bool,
-        waker: &Waker,
-    ) -> Poll<()> {
-        if is_woken {
-            let now = Instant::now();
-            self.timer.note(now);
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                return Poll::Ready(());
-            }
-        }
-        if let Some(deadline) = deadline {
-            self.timer.set(deadline, waker);
-        }
-        Poll::Pending
     }
 }
 

@@ -101,12 +101,7 @@ impl ServerDriver<'_> {
         self.leave_by(ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) }).await;
     }
 
-    /// No client needs this server any more.
-    pub(crate) async fn dismiss(&mut self) {
-        self.leave_by(ServiceInput::Dismiss { within: CLIENT_GONE_WITHIN }).await;
-    }
-
-    async fn leave_by(&mut self, input: ServiceInput) {
+    pub(crate) async fn leave_by(&mut self, input: ServiceInput) {
         let input = if self.server.leaving { ServiceInput::HurryUp } else { input };
         self.server.leaving = true;
         self.server.lane.wires.leave();

@@ -107,14 +107,12 @@ impl Servers {
         Some(ServerDriver { server, supervise })
     }
 
-    /// Takes a line of the client's. Returns whether there is such a server.
-    pub(crate) fn say(&mut self, service: ServiceId, line: Vec<u8>) -> bool {
-        let Some(PolledServer { server, flag, .. }) = self.servers.get_mut(&service) else {
-            return false;
-        };
-        server.lane.say(line);
-        flag.set();
-        true
+    /// Takes a line of the client's.
+    pub(crate) fn say(&mut self, service: ServiceId, line: Vec<u8>) {
+        if let Some(PolledServer { server, flag, .. }) = self.servers.get_mut(&service) {
+            server.lane.say(line);
+            flag.set();
+        }
     }
 
     /// Whether a server takes more lines now: else it does not read them, or its answers are not taken.

@@ -227,8 +227,8 @@ async fn follow(
     headers.push(("accept".to_owned(), "text/event-stream".to_owned()));
     let asked = Request { method: "GET", url, headers: &headers, body: String::new() };
     let mut streamed = match timeout(AGENT_ANSWER_WAIT, pool.send(asked)).await {
-        Ok(Ok(streamed)) if streamed.status() == 200 => streamed,
-        Ok(Ok(streamed)) => return format!("it answered with status {}", streamed.status()),
+        Ok(Ok(streamed)) if streamed.status == 200 => streamed,
+        Ok(Ok(streamed)) => return format!("it answered with status {}", streamed.status),
         Ok(Err(not_sent)) => return not_sent.error.to_string(),
         Err(_) => return "it did not answer in time".to_owned(),
     };
@@ -236,7 +236,7 @@ async fn follow(
     while let Some(bytes) = streamed.next().await {
         let bytes = match bytes {
             Ok(bytes) => bytes,
-            Err(error) => return error.to_string(),
+            Err(error) => return pool.broken(error).to_string(),
         };
         let said = stream.push(&bytes).into_iter().map(|event| match event.is_too_long {
             true => AgentOutput::TooLong(AGENT_LINE_BYTES_MAX),

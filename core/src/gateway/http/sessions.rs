@@ -189,10 +189,6 @@ impl Bucket {
         }
         is_there
     }
-
-    fn is_full(&self, now: Time) -> bool {
-        self.full_at <= now
-    }
 }
 
 /// Who asks without a session: by which token, from where.
@@ -216,7 +212,7 @@ impl Callers {
         }
         if self.0.len() >= FRONT_CALLERS_MAX && !self.0.contains_key(&caller) {
             // A full bucket is as good as none.
-            self.0.retain(|_, bucket| !bucket.is_full(now));
+            self.0.retain(|_, bucket| bucket.full_at > now);
             if self.0.len() >= FRONT_CALLERS_MAX {
                 return false;
             }

@@ -12,7 +12,6 @@ use crate::mcp::Era;
 use crate::mcp::envelope::Id;
 use crate::mcp::inflight::Class;
 use crate::mcp::json::{get, text};
-use crate::mcp::responses::without_consequence;
 use crate::time::show_duration;
 
 /// Why a request is answered in place of the server.
@@ -73,43 +72,27 @@ impl LinkError {
         Self::Status(reply.status, said.unwrap_or_else(|| excerpt(&reply.body)))
     }
 
-    fn reason(&self) -> &'static str {
+    /// The reason for programs, and whether another try may end otherwise.
+    fn reason(&self) -> (&'static str, bool) {
         match self {
-            Self::Unreachable(_) => "server_unreachable",
-            Self::Broke(_) => "connection_broken",
-            Self::Forgotten | Self::ForgetsAlways => "session_lost",
-            Self::Denied(_) => "access_denied",
-            Self::Busy(_) => "server_busy",
-            Self::Redirected(_) => "redirected",
-            Self::Status(..) | Self::Strange(_) => "bad_reply",
-            Self::NoSession(_) => "session_refused",
-            Self::TooLong => "message_too_long",
-            Self::Silent => "server_silent",
-            Self::TooMany => "too_many_requests",
-        }
-    }
-
-    fn is_retryable(&self) -> bool {
-        match self {
-            Self::Unreachable(_)
-            | Self::Broke(_)
-            | Self::Forgotten
-            | Self::ForgetsAlways
-            | Self::Busy(_)
-            | Self::Silent
-            | Self::TooMany => true,
-            Self::Status(status, _) => *status >= 500,
-            Self::Denied(_)
-            | Self::Redirected(_)
-            | Self::Strange(_)
-            | Self::NoSession(_)
-            | Self::TooLong => false,
+            Self::Unreachable(_) => ("server_unreachable", true),
+            Self::Broke(_) => ("connection_broken", true),
+            Self::Forgotten | Self::ForgetsAlways => ("session_lost", true),
+            Self::Denied(_) => ("access_denied", false),
+            Self::Busy(_) => ("server_busy", true),
+            Self::Redirected(_) => ("redirected", false),
+            Self::Status(status, _) => ("bad_reply", *status >= 500),
+            Self::Strange(_) => ("bad_reply", false),
+            Self::NoSession(_) => ("session_refused", false),
+            Self::TooLong => ("message_too_long", false),
+            Self::Silent => ("server_silent", true),
+            Self::TooMany => ("too_many_requests", true),
         }
     }
 
     /// Whether another try would not change it.
     pub(super) fn is_final(&self) -> bool {
-        !self.is_retryable() || *self == Self::TooMany
+        !self.reason().1 || *self == Self::TooMany
     }
 
     /// In words; `origin` is the server's.
@@ -168,11 +151,6 @@ impl LinkError {
         }
     }
 
-    /// The same as a state, without the consequence for a request.
-    pub(super) fn state(&self, origin: &str) -> String {
-        without_consequence(&self.text(origin)).to_owned()
-    }
-
     /// The response to a request, as a line: a failed tool call is a result, which the model gets to see;
     /// anything else is an error.
     pub(super) fn response(&self, id: &Id, class: Class, era: Era, origin: &str) -> Vec<u8> {
@@ -184,7 +162,8 @@ impl LinkError {
             }
             return line(id, "result", result.to_string().as_bytes());
         }
-        let data = json!({"reason": self.reason(), "retryable": self.is_retryable()});
+        let (reason, is_retryable) = self.reason();
+        let data = json!({"reason": reason, "retryable": is_retryable});
         let error = json!({"code": -32603, "message": text, "data": data});
         line(id, "error", error.to_string().as_bytes())
     }

@@ -72,12 +72,8 @@ pub(super) fn encoded(text: &str) -> String {
 #[derive(Debug, Default)]
 pub(super) struct HeaderParams(BTreeMap<String, Vec<HeaderParam>>);
 
-#[derive(Debug)]
-struct HeaderParam {
-    /// The keys that lead to the argument.
-    path: Vec<String>,
-    header: String,
-}
+/// The keys that lead to an argument, and its header.
+type HeaderParam = (Vec<String>, String);
 
 impl HeaderParams {
     /// Learns from a page of the list of tools.
@@ -110,15 +106,15 @@ impl HeaderParams {
             .and_then(|raw| serde_json::from_slice(raw).ok())
             .unwrap_or_default();
         let marks = params["name"].as_str().and_then(|name| self.0.get(name));
-        let header = |mark: &HeaderParam| {
-            let value = mark.path.iter().try_fold(&params["arguments"], |at, key| at.get(key))?;
+        let header = |(path, header): &HeaderParam| {
+            let value = path.iter().try_fold(&params["arguments"], |at, key| at.get(key))?;
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Bool(_) => value.to_string(),
                 Value::Number(number) if number.is_i64() => value.to_string(),
                 _ => return None,
             };
-            Some((format!("mcp-param-{}", mark.header).into(), encoded(&text)))
+            Some((format!("mcp-param-{header}").into(), encoded(&text)))
         };
         marks.into_iter().flatten().filter_map(header).collect()
     }
@@ -137,7 +133,7 @@ fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<HeaderParam>) {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         {
-            marks.push(HeaderParam { path: path.clone(), header: header.to_owned() });
+            marks.push((path.clone(), header.to_owned()));
         }
         find(property, path, marks);
         path.pop();

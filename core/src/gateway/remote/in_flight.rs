@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{ExchangeId, Header};
-use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX, QUEUE_LEN_MAX, QUEUE_WAIT, STREAM_STABLE};
+use crate::limits::{QUEUE_LEN_MAX, QUEUE_WAIT, STREAM_STABLE};
 use crate::mcp::envelope::{self, Id, Message, look};
 use crate::mcp::inflight::Flight;
 use crate::time::Time;
@@ -49,7 +49,7 @@ pub(super) enum Queued {
 #[derive(Debug, Default)]
 pub(super) struct LinkRequests {
     pub(super) pending: BTreeMap<Id, PendingRequest>,
-    bytes: usize,
+    pub(super) bytes: usize,
     pub(super) queue: VecDeque<Queued>,
     /// No element of the queue is late before this.
     queue_due: Option<Time>,
@@ -62,12 +62,6 @@ pub(super) struct LinkRequests {
 }
 
 impl LinkRequests {
-    /// Whether one more with a line of so many bytes fits; a single one always does.
-    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
-        self.pending.len() < FLIGHTS_MAX
-            && (self.bytes + bytes <= FLIGHTS_BYTES_MAX || self.pending.is_empty())
-    }
-
     /// Adds a request at the end of the queue.
     pub(super) fn add(&mut self, now: Time, id: Id, mut request: PendingRequest) {
         request.place = RequestPlace::Queued { until: Some(self.queued_until(now)) };
@@ -141,10 +135,7 @@ impl LinkRequests {
     }
 
     pub(super) fn take_resumable(&mut self, now: Time) -> Vec<Id> {
-        let due = self.broken.iter().filter(|(_, at)| **at <= now);
-        let due: Vec<Id> = due.map(|(id, _)| id.clone()).collect();
-        self.broken.retain(|_, at| *at > now);
-        due
+        self.broken.extract_if(.., |_, at| *at <= now).map(|(id, _)| id).collect()
     }
 
     /// The requests that match, in the order of their ids.

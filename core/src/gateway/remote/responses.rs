@@ -5,7 +5,7 @@ use super::errors::{LinkError, excerpt};
 use super::http_request::{origin, resolve};
 use super::in_flight::{Exchange, ExchangePurpose, RequestPlace};
 use super::session::{LinkState, OpeningStep, Standalone, Transport};
-use super::{ExchangeFailure, ExchangeId, HttpReply, Remote};
+use super::{ExchangeId, HttpReply, Remote};
 use crate::limits::{RESUMES_MAX, SENDINGS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::{Id, Message, look};
@@ -27,7 +27,7 @@ impl Remote {
         }
         match purpose {
             ExchangePurpose::Request(id) => self.note_session(&id, session),
-            ExchangePurpose::Opening => self.session.id = session,
+            ExchangePurpose::Opening => self.traffic.session.id = session,
             ExchangePurpose::Initialized => {
                 self.traffic.finish(exchange);
                 self.initialized_accepted(now);
@@ -44,7 +44,7 @@ impl Remote {
     fn note_session(&mut self, id: &Id, session: Option<String>) {
         let request = self.traffic.requests.pending.get(id);
         if request.is_some_and(|it| it.flight.method == "initialize") {
-            self.session.id = session;
+            self.traffic.session.id = session;
             if let Transport::Streamable { is_certain } = &mut self.transport {
                 *is_certain = true;
             }
@@ -87,10 +87,11 @@ impl Remote {
         if !matches!(self.state, LinkState::Opening { step: waits, .. } if waits == step) {
             return;
         }
-        if let Transport::Sse { endpoint, guess, .. } = &mut self.transport {
-            (*endpoint, *guess) = (Some(url), None);
+        if let Transport::Sse { guess, .. } = &mut self.transport {
+            *guess = None;
         }
-        self.session.opened_at = now;
+        self.traffic.endpoint = Some(url);
+        self.traffic.session.opened_at = now;
         self.state = LinkState::Closed;
         self.open(now);
     }
@@ -121,12 +122,12 @@ impl Remote {
     }
 
     /// An exchange broke off, or its stream ended.
-    pub(super) fn failed(&mut self, now: Time, exchange: ExchangeId, failure: &ExchangeFailure) {
+    pub(super) fn failed(&mut self, now: Time, exchange: ExchangeId, was_sent: bool, why: &str) {
         let Some(ended) = self.traffic.exchanges.remove(exchange) else { return };
-        let unreachable = LinkError::Unreachable(failure.why.clone());
+        let unreachable = LinkError::Unreachable(why.to_owned());
         match ended.purpose.clone() {
-            ExchangePurpose::Request(id) if failure.was_sent => {
-                self.stream_broke(now, &id, &ended, &failure.why);
+            ExchangePurpose::Request(id) if was_sent => {
+                self.stream_broke(now, &id, &ended, why);
             }
             ExchangePurpose::Request(id) => {
                 // The server has not seen it: this try does not count.
@@ -136,7 +137,7 @@ impl Remote {
                 self.traffic.requeue(now, &id);
                 self.down(now, unreachable, None);
             }
-            ExchangePurpose::Resume(id) => self.resume_broke(now, &id, &ended, &failure.why),
+            ExchangePurpose::Resume(id) => self.resume_broke(now, &id, &ended, why),
             // Another exchange has taken its place.
             ExchangePurpose::Opening | ExchangePurpose::Initialized
                 if !self.state.is_step(exchange) => {}
@@ -144,14 +145,14 @@ impl Remote {
                 self.state = LinkState::Closed;
                 self.down(now, unreachable, None);
             }
-            ExchangePurpose::Initialized if failure.was_sent => self.initialized_accepted(now),
+            ExchangePurpose::Initialized if was_sent => self.initialized_accepted(now),
             ExchangePurpose::Initialized => {
                 let line = self.traffic.memory.initialized().unwrap_or_default();
                 self.traffic.requests.requeue_notification(now, line);
                 self.state = LinkState::Closed;
                 self.down(now, unreachable, None);
             }
-            ExchangePurpose::Notification(line) if !failure.was_sent => {
+            ExchangePurpose::Notification(line) if !was_sent => {
                 self.traffic.requests.requeue_notification(now, line);
                 self.down(now, unreachable, None);
             }
@@ -162,7 +163,7 @@ impl Remote {
                 self.standalone.open_at = Some(now + delay);
             }
             ExchangePurpose::Main => {
-                self.main_lost(now, unreachable, &LinkError::Broke(failure.why.clone()));
+                self.main_lost(now, unreachable, &LinkError::Broke(why.to_owned()));
             }
             ExchangePurpose::Notification(_)
             | ExchangePurpose::Own
@@ -174,7 +175,7 @@ impl Remote {
     fn stream_broke(&mut self, now: Time, id: &Id, ended: &Exchange, why: &str) {
         let Some(request) = self.traffic.requests.pending.get_mut(id) else { return };
         request.last_event = ended.last_event.clone().or(request.last_event.take());
-        let is_same = ended.session == self.session.number;
+        let is_same = ended.session == self.traffic.session.number;
         let can_resume =
             request.last_event.is_some() && is_same && self.traffic.memory.era == Era::Legacy;
         let listens = request.flight.is_listen() && request.is_modern;
@@ -204,13 +205,13 @@ impl Remote {
     /// An exchange is over, without a stream.
     pub(super) fn replied(&mut self, now: Time, exchange: ExchangeId, reply: &HttpReply) {
         let Some(ended) = self.traffic.exchanges.open.get(&exchange) else { return };
-        let is_same = ended.session == self.session.number;
+        let is_same = ended.session == self.traffic.session.number;
         let purpose = ended.purpose.clone();
         let is_limited = matches!(reply.status, 429 | 502 | 503 | 504);
         if !is_limited && reply.status < 500 {
             self.reachability.reached(&mut self.traffic);
         }
-        let has_session = self.session.id.is_some() || !is_same || self.transport.is_sse();
+        let has_session = self.traffic.session.id.is_some() || !is_same || self.transport.is_sse();
         let is_lost = has_session && reply.says_forgotten();
         match purpose {
             ExchangePurpose::Request(id) if (200..300).contains(&reply.status) => {
@@ -267,7 +268,7 @@ impl Remote {
         let Some(ended) = self.traffic.exchanges.remove(exchange) else { return };
         match reply.status {
             // Some servers respond so where there is no such stream: each new session would look forgotten.
-            404 | 400 if is_lost && !self.session.is_young(now) => self.lost(now),
+            404 | 400 if is_lost && !self.traffic.session.is_young(now) => self.lost(now),
             429 | 500.. => {
                 let tries = self.standalone.ended(false, None);
                 let retry = reply.retry_after.or(ended.retry).unwrap_or_default();
@@ -318,7 +319,7 @@ impl Remote {
             {
                 self.traffic.requeue(now, id);
                 let guess = Some(LinkError::of_status(reply));
-                self.transport = Transport::Sse { stream: None, endpoint: None, guess };
+                self.transport = Transport::Sse { stream: None, guess };
                 self.state = LinkState::Closed;
             }
             429 | 503 => {
@@ -375,7 +376,7 @@ impl Remote {
         match reply.status {
             200..300 if self.transport.is_sse() => {}
             200..300 => {
-                self.session.id = reply.session.clone();
+                self.traffic.session.id = reply.session.clone();
                 if look(&reply.body).is_some() {
                     self.message(now, exchange, None, reply.body.clone());
                 }

@@ -16,6 +16,7 @@ use crate::limits::{
     RECONNECT_JITTER, STREAM_STABLE,
 };
 use crate::mcp::json::{self, get};
+use crate::mcp::responses::without_consequence;
 use crate::random::Random;
 use crate::sse::is_header_value;
 use crate::time::Time;
@@ -31,15 +32,15 @@ impl Remote {
                 return;
             }
             let until = if guess.is_some() { now + GUESS_WAIT } else { until };
-            let exchange = self.traffic.get(ExchangePurpose::Main, &self.session, None);
+            let exchange = self.traffic.get(ExchangePurpose::Main, None);
             *stream = Some(exchange);
             return self.state = LinkState::Opening { step: OpeningStep::Stream(exchange), until };
         }
-        match replayed.filter(|_| !self.session.is_open) {
+        match replayed.filter(|_| !self.traffic.session.is_open) {
             None => self.state = LinkState::Up,
             Some(params) => {
                 let line = self.traffic.own_request(OwnRequest::Opening, "initialize", &params);
-                let exchange = self.post(ExchangePurpose::Opening, line, Vec::new());
+                let exchange = self.traffic.post(ExchangePurpose::Opening, line, Vec::new());
                 let step = OpeningStep::Initialize(exchange);
                 self.state = LinkState::Opening { step, until };
             }
@@ -57,7 +58,7 @@ impl Remote {
             let why = said.unwrap_or_else(|| "it answered with an error".to_owned());
             return self.opening_refused(now, LinkError::NoSession(why));
         }
-        self.session.open(now, line);
+        self.traffic.session.open(now, line);
         self.traffic.requests.queue.retain(|queued| match queued {
             Queued::Request(_) => true,
             Queued::Notification { line, .. } => {
@@ -67,8 +68,11 @@ impl Remote {
         match self.traffic.memory.initialized() {
             None => self.initialized_accepted(now),
             Some(line) => {
-                let exchange =
-                    self.post(ExchangePurpose::Initialized, line, self.session.headers());
+                let exchange = self.traffic.post(
+                    ExchangePurpose::Initialized,
+                    line,
+                    self.traffic.session.headers(),
+                );
                 let until = now + NOTICE_WAIT;
                 let step = OpeningStep::Initialized(exchange);
                 self.state = LinkState::Opening { step, until };
@@ -80,11 +84,12 @@ impl Remote {
     pub(super) fn initialized_accepted(&mut self, now: Time) {
         self.state = LinkState::Up;
         // The hub has to read lists again only where the link had a session before.
-        if self.session.number > 0 {
+        if self.traffic.session.number > 0 {
             self.traffic.log("a new session is open");
             for (method, params) in self.traffic.memory.restoring() {
                 let line = self.traffic.own_request(OwnRequest::Restoring, method, &params);
-                let exchange = self.post(ExchangePurpose::Own, line, self.session.headers());
+                let exchange =
+                    self.traffic.post(ExchangePurpose::Own, line, self.traffic.session.headers());
                 self.traffic.exchanges.deadlines.insert(exchange, now + NOTICE_WAIT);
             }
             self.traffic.tell_changes(None);
@@ -98,7 +103,7 @@ impl Remote {
     pub(super) fn lost(&mut self, now: Time) {
         self.traffic.log("it has forgotten the session");
         self.forget_session();
-        let losses = self.session.count_loss(now);
+        let losses = self.traffic.session.count_loss(now);
         // Their streams were of that session.
         for id in self.traffic.requests.broken.keys().cloned().collect::<Vec<_>>() {
             self.traffic.settle(now, &id, &LinkError::Forgotten);
@@ -112,7 +117,7 @@ impl Remote {
 
     /// Voids everything of the session.
     pub(super) fn forget_session(&mut self) {
-        self.session.forget();
+        self.traffic.session.forget();
         self.traffic.forget_session();
         if let Some(exchange) = std::mem::take(&mut self.standalone).exchange {
             self.traffic.close(exchange);
@@ -141,8 +146,8 @@ impl Remote {
     /// The main stream is over, and with it every response that it would have brought. `error` is for the link,
     /// `sent` for the requests that the server has.
     pub(super) fn main_lost(&mut self, now: Time, error: LinkError, sent: &LinkError) {
-        let Transport::Sse { stream, endpoint, guess } = &mut self.transport else { return };
-        (*stream, *endpoint) = (None, None);
+        let Transport::Sse { stream, guess } = &mut self.transport else { return };
+        (*stream, self.traffic.endpoint) = (None, None);
         if let Some(guess) = guess.take() {
             // The server speaks neither transport: its first response is the one that counts.
             self.transport = Transport::Streamable { is_certain: false };
@@ -152,7 +157,7 @@ impl Remote {
             }
             return;
         }
-        let was_open = self.session.is_open;
+        let was_open = self.traffic.session.is_open;
         self.forget_session();
         let is_sent = |place| matches!(place, RequestPlace::Accepted | RequestPlace::Exchange(_));
         for id in self.traffic.requests.ids(|it| is_sent(it.place)).iter().rev() {
@@ -160,7 +165,7 @@ impl Remote {
             self.traffic.settle(now, id, sent);
         }
         if was_open {
-            let losses = self.session.count_loss(now);
+            let losses = self.traffic.session.count_loss(now);
             return self.reopen_after_loss(now, losses, error);
         }
         if error.is_final() {
@@ -242,20 +247,12 @@ pub(super) enum Transport {
     Streamable { is_certain: bool },
     /// HTTP+SSE: responses come over one stream, which names the endpoint for messages. `guess` is the error
     /// for the hub's `initialize` if the transport was only guessed, and wrongly.
-    Sse { stream: Option<ExchangeId>, endpoint: Option<String>, guess: Option<LinkError> },
+    Sse { stream: Option<ExchangeId>, guess: Option<LinkError> },
 }
 
 impl Transport {
     pub(super) fn is_sse(&self) -> bool {
         matches!(self, Self::Sse { .. })
-    }
-
-    /// Where messages are posted to, if not to the URL of the server.
-    pub(super) fn endpoint(&self) -> Option<&str> {
-        match self {
-            Self::Sse { endpoint, .. } => endpoint.as_deref(),
-            Self::Streamable { .. } => None,
-        }
     }
 }
 
@@ -388,7 +385,9 @@ impl Reachability {
         }
         if !matches!(error, LinkError::Busy(_)) && !self.is_away {
             self.is_away = true;
-            traffic.effects.push(RemoteEffect::Serves(Err(error.state(origin(&traffic.url)))));
+            let text = error.text(origin(&traffic.url));
+            let state = without_consequence(&text).to_owned();
+            traffic.effects.push(RemoteEffect::Serves(Err(state)));
         }
         self.delay(self.failures)
     }

@@ -112,8 +112,8 @@ impl Bench {
     }
 
     fn failed(&mut self, exchange: u64, was_sent: bool) -> Vec<Done> {
-        let failure = ExchangeFailure { was_sent, why: "cannot connect".to_owned() };
-        self.handle(RemoteInput::Failed { exchange: ExchangeId(exchange), failure })
+        let (exchange, why) = (ExchangeId(exchange), "cannot connect".to_owned());
+        self.handle(RemoteInput::Failed { exchange, was_sent, why })
     }
 
     fn pass(&mut self, millis: u64) -> Vec<Done> {

@@ -11,7 +11,7 @@ use super::in_flight::{
 };
 use super::session::RemoteSession;
 use super::{ExchangeId, RemoteEffect};
-use crate::limits::{ASKED_MAX, SENDINGS_MAX};
+use crate::limits::{ASKED_MAX, FLIGHTS_BYTES_MAX, FLIGHTS_MAX, SENDINGS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::{Id, Params, param};
 use crate::mcp::inflight::{Class, Flight, Location};
@@ -37,6 +37,9 @@ pub(super) enum OwnRequest {
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     pub(super) url: String,
+    /// Where messages are posted to, if not to the URL of the server.
+    pub(super) endpoint: Option<String>,
+    pub(super) session: RemoteSession,
     pub(super) memory: Memory,
     pub(super) header_params: HeaderParams,
     pub(super) requests: LinkRequests,
@@ -56,40 +59,31 @@ impl Traffic {
         self.effects.push(RemoteEffect::Tell { line, about: about.cloned() });
     }
 
-    /// Posts a message to the endpoint, or to the URL of the server where there is none.
+    /// Posts a message.
     pub(super) fn post(
         &mut self,
         purpose: ExchangePurpose,
-        session: &RemoteSession,
-        endpoint: Option<&str>,
-        headers: Vec<Header>,
         body: Vec<u8>,
+        headers: Vec<Header>,
     ) -> ExchangeId {
-        let url = endpoint.unwrap_or(&self.url).to_owned();
-        self.begin(purpose, session, HttpRequest { method: Method::Post, url, headers, body })
+        let url = self.endpoint.as_ref().unwrap_or(&self.url).clone();
+        self.begin(purpose, HttpRequest { method: Method::Post, url, headers, body })
     }
 
     /// Opens a stream, after an event where there was one.
     pub(super) fn get(
         &mut self,
         purpose: ExchangePurpose,
-        session: &RemoteSession,
         last_event: Option<String>,
     ) -> ExchangeId {
-        let mut headers = session.headers();
+        let mut headers = self.session.headers();
         headers.extend(last_event.map(|id| ("last-event-id".into(), id)));
-        let url = self.url.clone();
-        let body = Vec::new();
-        self.begin(purpose, session, HttpRequest { method: Method::Get, url, headers, body })
+        let (url, body) = (self.url.clone(), Vec::new());
+        self.begin(purpose, HttpRequest { method: Method::Get, url, headers, body })
     }
 
-    fn begin(
-        &mut self,
-        purpose: ExchangePurpose,
-        session: &RemoteSession,
-        request: HttpRequest,
-    ) -> ExchangeId {
-        let exchange = self.exchanges.begin(purpose, session.number);
+    fn begin(&mut self, purpose: ExchangePurpose, request: HttpRequest) -> ExchangeId {
+        let exchange = self.exchanges.begin(purpose, self.session.number);
         self.effects.push(RemoteEffect::Send { exchange, request });
         exchange
     }
@@ -130,7 +124,10 @@ impl Traffic {
             self.log("it was asked twice by one id");
             return false;
         }
-        let has_room = self.requests.has_room_for(bytes);
+        // A single one always finds room.
+        let LinkRequests { pending, bytes: held, .. } = &self.requests;
+        let has_room = pending.len() < FLIGHTS_MAX
+            && (held + bytes <= FLIGHTS_BYTES_MAX || pending.is_empty());
         if !has_room {
             self.refuse(id, method);
         }
@@ -176,8 +173,8 @@ impl Traffic {
     }
 
     /// Passes on the hub's response to a request of the server.
-    pub(super) fn respond(&mut self, now: Time, session: u64, id: &Id, line: &[u8]) {
-        if let Some(line) = self.server_requests.respond(session, id, line) {
+    pub(super) fn respond(&mut self, now: Time, id: &Id, line: &[u8]) {
+        if let Some(line) = self.server_requests.respond(self.session.number, id, line) {
             self.notify(now, line);
         }
     }
@@ -269,7 +266,7 @@ impl Traffic {
     }
 
     /// Resumes the broken stream of a request, or sends it again where it listens.
-    pub(super) fn resume(&mut self, now: Time, id: &Id, session: &RemoteSession) {
+    pub(super) fn resume(&mut self, now: Time, id: &Id) {
         let Some(request) = self.requests.pending.get(id) else { return };
         if request.flight.is_listen() {
             if self.memory.acknowledged.contains(id) {
@@ -278,7 +275,7 @@ impl Traffic {
             return self.requeue(now, id);
         }
         let last_event = request.last_event.clone();
-        let exchange = self.get(ExchangePurpose::Resume(id.clone()), session, last_event);
+        let exchange = self.get(ExchangePurpose::Resume(id.clone()), last_event);
         if let Some(request) = self.requests.pending.get_mut(id) {
             request.place = RequestPlace::Exchange(exchange);
         }
@@ -295,10 +292,10 @@ impl Traffic {
     pub(super) fn server_request(
         &mut self,
         exchange: ExchangeId,
-        session: u64,
         about: Option<&Id>,
         (id, line): (&Id, &[u8]),
     ) {
+        let session = self.session.number;
         if self.exchanges.open.get(&exchange).is_none_or(|it| it.session != session) {
             return;
         }
@@ -339,13 +336,7 @@ impl Traffic {
     }
 
     /// Passes on the response to a request; that to `initialize` opens the session.
-    pub(super) fn server_response(
-        &mut self,
-        now: Time,
-        session: &mut RemoteSession,
-        id: &Id,
-        (line, is_error): (Vec<u8>, bool),
-    ) {
+    pub(super) fn server_response(&mut self, now: Time, id: &Id, line: Vec<u8>, is_error: bool) {
         let was_sent = |request: &PendingRequest| {
             !matches!(request.place, RequestPlace::Queued { .. }) || request.sendings > 0
         };
@@ -354,7 +345,7 @@ impl Traffic {
         }
         let Some(request) = self.requests.take(id) else { return };
         if request.flight.method == "initialize" && !is_error {
-            session.open(now, &line);
+            self.session.open(now, &line);
         }
         if request.flight.method == "tools/list" && request.is_modern {
             self.header_params.learn(&line);

@@ -68,7 +68,10 @@ async fn ask(
     host: &Host,
     gate: &Gate,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
-    let accept = every(&parts.headers, &ACCEPT);
+    // It may be there several times.
+    let accepts = parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accepts: Vec<&str> = accepts.collect();
+    let accept = parts.headers.contains_key(ACCEPT).then(|| accepts.join(","));
     let head = head_of(parts, accept.as_deref());
     let mut place = None;
     let (token, ask) = match gate.admit(&head)? {
@@ -125,26 +128,13 @@ fn head_of<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
     }
 }
 
-/// All values of a header that may be there several times.
-fn every(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let values: Vec<&str> =
-        headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    headers.contains_key(name).then(|| values.join(","))
-}
-
 /// A name for the session that a message opens; any where it opens none.
 fn new_session(post: &PostBody) -> Result<SessionId, HttpRefusal> {
-    match post {
-        PostBody::Initialize(_) => {
-            let bytes = os::random_bytes();
-            bytes
-                .map(SessionId)
-                .map_err(|error| HttpRefusal::new(500, format!("no session: {error}")))
-        }
-        PostBody::Modern(_) | PostBody::Nothing | PostBody::Session { .. } => {
-            Ok(SessionId([0; 16]))
-        }
+    if !matches!(post, PostBody::Initialize(_)) {
+        return Ok(SessionId([0; 16]));
     }
+    let no_session = |error| HttpRefusal::new(500, format!("no session: {error}"));
+    os::random_bytes().map(SessionId).map_err(no_session)
 }
 
 /// Tells the loop when a connection is gone before its exchange is over.
@@ -240,8 +230,9 @@ fn empty(status: u16) -> Response<ResponseBody> {
 /// What both ends of a stream know.
 #[derive(Default)]
 pub(super) struct Written {
-    unread_bytes: AtomicUsize,
-    has_ended: AtomicBool,
+    pub(super) unread_bytes: AtomicUsize,
+    /// It is over when all is read, and was not just broken off.
+    pub(super) has_ended: AtomicBool,
 }
 
 impl Written {
@@ -249,15 +240,6 @@ impl Written {
     pub(super) fn admits(&self, bytes: usize) -> bool {
         let unread = self.unread_bytes.load(Ordering::Relaxed);
         unread == 0 || unread + bytes <= FRONT_UNREAD_BYTES_MAX
-    }
-
-    pub(super) fn note_added(&self, bytes: usize) {
-        self.unread_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// It is over when all is read, and was not just broken off.
-    pub(super) fn note_end(&self) {
-        self.has_ended.store(true, Ordering::Relaxed);
     }
 }
 

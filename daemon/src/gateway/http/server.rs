@@ -49,17 +49,12 @@ pub(super) struct Host {
 /// Until when a connection may be silent; none while it is served.
 #[derive(Clone)]
 pub(super) struct Limit {
-    until: Arc<watch::Sender<Option<Instant>>>,
+    pub(super) until: Arc<watch::Sender<Option<Instant>>>,
     /// How long it may be silent after each request.
     idle_wait: Duration,
 }
 
 impl Limit {
-    /// Ends the connection at once.
-    pub(super) fn end_now(&self) {
-        self.until.send_replace(Some(Instant::now()));
-    }
-
     fn busy(&self) -> Busy {
         self.until.send_replace(None);
         Busy(self.clone())
@@ -173,13 +168,10 @@ impl Default for Bounds {
 
 /// The room for all bodies. Clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Rooms(Arc<BodyBudget>);
-
-#[derive(Default)]
-struct BodyBudget {
-    bodies: Mutex<Bodies>,
+pub(super) struct Rooms {
+    bodies: Arc<Mutex<Bodies>>,
     /// Told whenever a place is free again, or lost.
-    changed: Notify,
+    changed: Arc<Notify>,
 }
 
 /// A body's place; it is free again when this is dropped.
@@ -209,7 +201,7 @@ impl Rooms {
 
     /// Nothing in there can panic halfway.
     fn bodies(&self) -> MutexGuard<'_, Bodies> {
-        self.0.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -245,14 +237,14 @@ impl BodyPlace {
     async fn grow(&self, bytes: usize) -> Result<(), ()> {
         let rooms = &self.rooms;
         loop {
-            let mut changed = pin!(rooms.0.changed.notified());
+            let mut changed = pin!(rooms.changed.notified());
             // Changes from here on are noticed.
             changed.as_mut().enable();
             let now = now();
             let room = rooms.bodies().grow(now, self.body, bytes);
             match room {
                 Room::Enough => return Ok(()),
-                Room::Instead => return Ok(rooms.0.changed.notify_waiters()),
+                Room::Instead => return Ok(rooms.changed.notify_waiters()),
                 Room::Lost => return Err(()),
                 Room::Later(at) => {
                     let wait = at.map_or(Duration::MAX, |at| at.since(now));
@@ -268,7 +260,7 @@ impl BodyPlace {
     /// Waits until the place is lost to another.
     async fn lost(&self) {
         loop {
-            let mut changed = pin!(self.rooms.0.changed.notified());
+            let mut changed = pin!(self.rooms.changed.notified());
             changed.as_mut().enable();
             if self.rooms.bodies().has_lost(self.body) {
                 return;
@@ -281,7 +273,7 @@ impl BodyPlace {
 impl Drop for BodyPlace {
     fn drop(&mut self) {
         if self.rooms.bodies().leave(self.body) {
-            self.rooms.0.changed.notify_waiters();
+            self.rooms.changed.notify_waiters();
         }
     }
 }

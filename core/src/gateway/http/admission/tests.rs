@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::gateway::access::Access;
-use crate::gateway::http::PostBody;
 use crate::gateway::http::tests::{id, settings};
 use crate::gateway::settings::SettingsError;
 use crate::limits::FRONT_BATCH_MAX;
@@ -321,4 +320,21 @@ fn no_body_and_no_header_makes_it_panic() {
         assert!(gate.admit(&Head { caller, ..head }).is_err());
     }
     assert!(found.iter().all(|count| *count > 1_000), "{found:?}");
+}
+
+#[test]
+fn base64_is_read_as_the_specification_has_it() {
+    for (text, value) in [
+        ("SGVsbG8sIOS4lueVjA==", "Hello, 世界"),
+        ("IHBhZGRlZCA=", " padded "),
+        ("bGluZTEKbGluZTI=", "line1\nline2"),
+        ("PT9iYXNlNjQ/bGl0ZXJhbD89", "=?base64?literal?="),
+        ("", ""),
+    ] {
+        assert_eq!(decoded(&format!("=?base64?{text}?=")).unwrap(), value);
+    }
+    for bad in ["a", "ab", "abc", "a===", "ab=c", "a b=", "QQ=", "QR==", "=", "====", "/////w=="] {
+        assert!(decoded(&format!("=?base64?{bad}?=")).is_err(), "{bad}");
+    }
+    assert_eq!(decoded("=?BASE64?QQ==?=").unwrap(), "=?BASE64?QQ==?=");
 }

@@ -225,8 +225,8 @@ impl World {
     fn fail(&mut self, exchange: u64, was_sent: bool) {
         self.open.remove(&exchange);
         self.main.take_if(|main| *main == exchange);
-        let failure = ExchangeFailure { was_sent, why: "why".to_owned() };
-        self.input(RemoteInput::Failed { exchange: ExchangeId(exchange), failure });
+        let (exchange, why) = (ExchangeId(exchange), "why".to_owned());
+        self.input(RemoteInput::Failed { exchange, was_sent, why });
     }
 
     fn ask(&mut self) {
