@@ -78,13 +78,8 @@ impl Output {
     }
 
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
-    /// without us.
-    pub(crate) async fn pass(&self, bytes: Vec<u8>) {
-        self.pass_then(bytes, None).await;
-    }
-
-    /// The same; `then` is done as soon as they are written, by the thread that has written them.
-    pub(crate) async fn pass_then(&self, bytes: Vec<u8>, then: Option<WriteCallback>) {
+    /// without us. `then` is done as soon as they are written, by the thread that has written them.
+    pub(crate) async fn pass(&self, bytes: Vec<u8>, then: Option<WriteCallback>) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         // The thread ends only after its last sender.
         self.chunks.send((Chunk::Bytes { bytes, _place: place }, then)).await.ok();
@@ -154,7 +149,7 @@ impl AsyncWrite for WriteByThread {
         ready!(self.as_mut().poll_flush(context))?;
         let bytes = bytes[..bytes.len().min(PIPE_CHUNK_BYTES)].to_vec();
         let (length, output) = (bytes.len(), self.output.clone());
-        self.passing = Some(Box::pin(async move { output.pass(bytes).await }));
+        self.passing = Some(Box::pin(async move { output.pass(bytes, None).await }));
         // Begins at once; what has no place yet is waited for before the next.
         drop(self.poll_flush(context));
         Poll::Ready(Ok(length))

@@ -163,7 +163,7 @@ async fn print(
     then: Option<WriteCallback>,
     missed: &mut u64,
 ) {
-    let OutputForm::Offered(prefix) = form else { return output.pass_then(bytes, then).await };
+    let OutputForm::Offered(prefix) = form else { return output.pass(bytes, then).await };
     let bytes = match std::mem::take(missed) {
         0 => bytes,
         missed => {

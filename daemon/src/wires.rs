@@ -38,13 +38,9 @@ pub(crate) enum WireEvent {
     InstanceSilent(Generation),
     /// An instance that lives does not take anything any more.
     InstanceDeaf(Generation),
-    /// An instance is gone, and all of its output was told.
-    InstanceGone {
-        generation: Generation,
-        /// How many of its lines it has read; `None` where that cannot be known.
-        read: Option<u64>,
-        end: InstanceEnd,
-    },
+    /// An instance is gone, and all of its output was told; with how many of its lines it has read, `None` where
+    /// that cannot be known.
+    InstanceGone { generation: Generation, read: Option<u64>, end: InstanceEnd },
 }
 
 /// The pipes of a new instance that speaks a protocol.

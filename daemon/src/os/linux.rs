@@ -204,14 +204,9 @@ pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), WatchRefusal> {
 }
 
 impl Folders {
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.by_path.len()
-    }
-
-    /// Whether a folder is one of them.
-    pub(crate) fn has(&self, folder: &Path) -> bool {
-        self.by_path.contains_key(folder)
+    /// Whether a folder is one of them, or there are fewer than so many.
+    pub(crate) fn has_room_for(&self, folder: &Path, folders_max: usize) -> bool {
+        self.by_path.len() < folders_max || self.by_path.contains_key(folder)
     }
 
     /// Watches a folder. One that is watched already is watched for more.
@@ -292,7 +287,9 @@ impl Folders {
 }
 
 fn refusal(errno: Errno) -> WatchRefusal {
-    let raise = |name: &str, number: u64| {
+    // Four times what the kernel grants now.
+    let raise = |name: &str, min: u64| {
+        let number = inotify_limit(name).unwrap_or(0).saturating_mul(4).max(min);
         format!(
             "run `sudo sysctl fs.inotify.{name}={number}`, and put it into `/etc/sysctl.d/` to keep it"
         )
@@ -301,19 +298,14 @@ fn refusal(errno: Errno) -> WatchRefusal {
         Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => WatchRefusal::Gone,
         Errno::ENOSPC => WatchRefusal::Limit {
             what: "this user may watch no more folders",
-            hint: raise("max_user_watches", raised("max_user_watches", WATCHES_MIN)),
+            hint: raise("max_user_watches", WATCHES_MIN),
         },
         Errno::EMFILE => WatchRefusal::Limit {
             what: "this user may have no more watchers",
-            hint: raise("max_user_instances", raised("max_user_instances", WATCHERS_MIN)),
+            hint: raise("max_user_instances", WATCHERS_MIN),
         },
         errno => WatchRefusal::Failed(errno.into()),
     }
-}
-
-/// Four times what the kernel grants now.
-fn raised(name: &str, min: u64) -> u64 {
-    inotify_limit(name).unwrap_or(0).saturating_mul(4).max(min)
 }
 
 /// Whether holders of ports are told by process.

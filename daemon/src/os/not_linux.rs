@@ -97,11 +97,7 @@ pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), WatchRefusal> {
 }
 
 impl Folders {
-    pub(crate) fn count(&self) -> usize {
-        match self.0 {}
-    }
-
-    pub(crate) fn has(&self, _folder: &Path) -> bool {
+    pub(crate) fn has_room_for(&self, _folder: &Path, _folders_max: usize) -> bool {
         match self.0 {}
     }
 

@@ -171,13 +171,8 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 /// Opens a file to append to and read from, which is made if need be, for this user alone; a FIFO
 /// without a reader does not hang us.
 pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(O_NONBLOCK)
-        .open(path)
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600).custom_flags(O_NONBLOCK).open(path)
 }
 
 /// Makes a file that was not there, for this user alone.
@@ -382,11 +377,8 @@ pub(crate) fn runtime_folders(xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {
     let own = format!("afresh-{}", Uid::effective());
     let shared =
         if cfg!(target_os = "macos") { std::env::temp_dir() } else { PathBuf::from("/tmp") };
-    xdg_runtime_dir
-        .map(|folder| folder.join("afresh"))
-        .into_iter()
-        .chain([shared.join(own)])
-        .collect()
+    let of_session = xdg_runtime_dir.map(|folder| folder.join("afresh"));
+    of_session.into_iter().chain([shared.join(own)]).collect()
 }
 
 /// The socket on which systemd listens to the programs that it has started.

@@ -32,13 +32,11 @@ pub(super) fn explain(command: &Command, error: &io::Error) -> SpawnFailure {
 fn not_found(command: &Command, name: &str) -> (String, String) {
     // The file is there: then it is the interpreter in its first line that is missing.
     if let Some(path) = locate(command) {
+        let shown = path.display();
         return match interpreter(&path) {
             Some(interpreter) => (
                 format!("`{name}` needs `{interpreter}`, which does not exist"),
-                format!(
-                    "install `{interpreter}`, or change the first line of `{}`",
-                    path.display()
-                ),
+                format!("install `{interpreter}`, or change the first line of `{shown}`"),
             ),
             None => (
                 format!("`{name}` exists, but the loader that it needs does not"),

@@ -265,12 +265,8 @@ impl Scanner {
             let shown = tree.shown.join(&name);
             if kind.is_dir() {
                 let rules = Rules::of_child(&tree.rules, &path);
-                self.walk(
-                    &path,
-                    WatchedTree { shown, depth: tree.depth + 1, rules },
-                    reading,
-                    outcome,
-                );
+                let child = WatchedTree { shown, depth: tree.depth + 1, rules };
+                self.walk(&path, child, reading, outcome);
             } else if !is_rules_file(&name) {
                 self.look_at_file(&path, &shown, reading, outcome);
             }
@@ -282,7 +278,7 @@ impl Scanner {
             self.must_poll = true;
             return;
         };
-        if folders.count() >= WATCH_FOLDERS_MAX && !folders.has(folder) {
+        if !folders.has_room_for(folder, WATCH_FOLDERS_MAX) {
             self.must_poll = true;
             outcome.note(WatchNotice::TooManyFolders);
             return;
@@ -311,6 +307,40 @@ impl Scanner {
         }
     }
 
+    /// Looks at a file. None where it is gone, or neither a file nor a link.
+    fn look_at(&self, real: &Path, shown: &Path, reading: FileReading) -> Option<FileFingerprint> {
+        let own = fs::symlink_metadata(real).ok()?;
+        let metadata = match own.is_symlink() {
+            // What a link leads to counts if it is a file; otherwise where it leads to.
+            true => match fs::metadata(real) {
+                Ok(target) if target.is_file() => target,
+                _ => return of_link(real),
+            },
+            false => own,
+        };
+        if !metadata.is_file() {
+            return None;
+        }
+        let (bytes, modified) = (metadata.len(), metadata.modified().ok());
+        let stamp = modified.and_then(stamp);
+        if reading == FileReading::IfNew
+            && let Some(known) = self.prints.unchanged(shown, bytes, stamp)
+        {
+            return Some(known);
+        }
+        let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        let is_fresh = age.is_none_or(|age| age < TIME_GRAIN);
+        let content = match bytes {
+            0..=WATCH_READ_BYTES_MAX => match hash(real, &self.cancelled) {
+                Ok(content) => content,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+                Err(_) => ContentHash::Unread,
+            },
+            _ => ContentHash::Unread,
+        };
+        Some(FileFingerprint { bytes, modified: stamp, content, is_fresh })
+    }
+
     fn look_at_file(
         &mut self,
         real: &Path,
@@ -321,7 +351,7 @@ impl Scanner {
         if self.cancelled.load(Ordering::Relaxed) {
             return;
         }
-        let Some(found) = look_at(real, shown, &self.prints, reading, &self.cancelled) else {
+        let Some(found) = self.look_at(real, shown, reading) else {
             return;
         };
         if self.prints.len() >= WATCH_FILES_MAX && !self.prints.has(shown) {
@@ -372,46 +402,6 @@ const TIME_GRAIN: Duration = Duration::from_secs(2);
 enum FileReading {
     Always,
     IfNew,
-}
-
-/// Looks at a file. None where it is gone, or neither a file nor a link.
-fn look_at(
-    real: &Path,
-    shown: &Path,
-    prints: &Fingerprints,
-    reading: FileReading,
-    cancelled: &AtomicBool,
-) -> Option<FileFingerprint> {
-    let own = fs::symlink_metadata(real).ok()?;
-    let metadata = match own.is_symlink() {
-        // What a link leads to counts if it is a file; otherwise where it leads to.
-        true => match fs::metadata(real) {
-            Ok(target) if target.is_file() => target,
-            _ => return of_link(real),
-        },
-        false => own,
-    };
-    if !metadata.is_file() {
-        return None;
-    }
-    let (bytes, modified) = (metadata.len(), metadata.modified().ok());
-    let stamp = modified.and_then(stamp);
-    if reading == FileReading::IfNew
-        && let Some(known) = prints.unchanged(shown, bytes, stamp)
-    {
-        return Some(known);
-    }
-    let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
-    let is_fresh = age.is_none_or(|age| age < TIME_GRAIN);
-    let content = match bytes {
-        0..=WATCH_READ_BYTES_MAX => match hash(real, cancelled) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(_) => ContentHash::Unread,
-        },
-        _ => ContentHash::Unread,
-    };
-    Some(FileFingerprint { bytes, modified: stamp, content, is_fresh })
 }
 
 fn of_link(real: &Path) -> Option<FileFingerprint> {

@@ -72,13 +72,12 @@ pub(super) struct WardenSocket {
 use Supervisor::{Away, Gone, Present};
 
 enum Supervisor {
+    /// Its socket is open.
     Present,
     /// It was killed, and another one may come.
     Away,
     /// The tree has until then to end by itself.
-    Gone {
-        kill_at: Instant,
-    },
+    Gone { kill_at: Instant },
 }
 
 /// The processes of one instance.

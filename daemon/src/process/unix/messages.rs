@@ -349,23 +349,13 @@ pub(crate) enum GuardianOrder {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GuardianReport {
     /// The first message: the guardian's own process.
-    Hello {
-        pid: u32,
-    },
-    Launched {
-        generation: Generation,
-        pid: u32,
-    },
-    LaunchFailed {
-        generation: Generation,
-        errno: i32,
-    },
+    Hello { pid: u32 },
+    /// The process runs.
+    Launched { generation: Generation, pid: u32 },
+    /// It could not be started.
+    LaunchFailed { generation: Generation, errno: i32 },
     /// The process and its whole tree are gone.
-    Ended {
-        generation: Generation,
-        exit: Exit,
-        remains: Remains,
-    },
+    Ended { generation: Generation, exit: Exit, remains: Remains },
     /// The first message to a new supervisor: what was retained for it. Its descriptors come beside it.
     Retained(RetainedInstance),
 }
@@ -387,22 +377,14 @@ pub(crate) enum WardenOrder {
 /// Sent by the warden.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WardenReport {
-    ForkFailed {
-        guardian: u64,
-        errno: i32,
-    },
-    Buried {
-        guardian: u64,
-        survivors: Vec<(u32, String)>,
-    },
+    /// The guardian could not be made.
+    ForkFailed { guardian: u64, errno: i32 },
+    /// The guardian and all that it left are gone, but for these.
+    Buried { guardian: u64, survivors: Vec<(u32, String)> },
     /// A guardian that is there; its socket comes as a descriptor.
-    Guardian {
-        guardian: u64,
-    },
+    Guardian { guardian: u64 },
     /// Those were all. The lock and the listening socket come as descriptors.
-    Given {
-        next_guardian: u64,
-    },
+    Given { next_guardian: u64 },
 }
 
 /// Sent by the warden to a guardian that outlives its supervisor.

@@ -74,7 +74,8 @@ impl SocketTasks {
         let (far, count) = (Arc::clone(&socket), Arc::clone(&unsent));
         let messages = self.sender.clone();
         self.tasks.spawn(async move {
-            exchange(&far, reader, outgoing, &count, &messages, message).await;
+            // Any error is an end of the socket.
+            exchange(&far, reader, outgoing, &count, &messages, message).await.ok();
             // The queue is closed when the supervisor shuts down.
             messages.send(gone).await.ok();
         });
@@ -174,44 +175,27 @@ async fn exchange<F: Frame>(
     unsent: &AtomicUsize,
     messages: &mpsc::Sender<PeerMessage>,
     message: impl Fn(F) -> PeerMessage,
-) {
+) -> io::Result<()> {
     loop {
-        loop {
-            match reader.next() {
-                Ok(Some(frame)) => {
-                    if messages.send(message(frame)).await.is_err() {
-                        return;
-                    }
-                }
-                Ok(None) => break,
-                Err(_) => return,
-            }
+        while let Some(frame) = reader.next()? {
+            messages.send(message(frame)).await.map_err(|_closed| io::ErrorKind::BrokenPipe)?;
         }
         tokio::select! {
             frame = outgoing.recv() => {
-                let Some(frame) = frame else { return };
-                if send_whole(socket, frame).await.is_err() {
-                    return;
+                let Some(mut frame) = frame else { return Ok(()) };
+                while !frame.is_sent() {
+                    socket.async_io(Interest::WRITABLE, || frame.send(socket)).await?;
                 }
                 unsent.fetch_sub(1, Ordering::Relaxed);
             }
             ready = socket.readable() => {
-                if ready.is_err() {
-                    return;
-                }
+                ready?;
                 match socket.try_io(Interest::READABLE, || reader.receive(socket.as_fd())) {
                     Ok(true) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Ok(false) | Err(_) => return,
+                    ended => return ended.map(drop),
                 }
             }
         }
     }
-}
-
-async fn send_whole(socket: &UnixStream, mut frame: OutgoingFrame) -> io::Result<()> {
-    while !frame.is_sent() {
-        socket.async_io(Interest::WRITABLE, || frame.send(socket)).await?;
-    }
-    Ok(())
 }

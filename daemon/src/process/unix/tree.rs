@@ -54,16 +54,18 @@ pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> bool {
 
 /// All descendants of ours but `spared` and theirs, parents before their children.
 pub(super) fn descendants(spared: &[Pid]) -> Vec<Pid> {
-    below(os::children(getpid()).into_iter().filter(|pid| !spared.contains(pid)).collect())
+    let ours = os::children(getpid()).into_iter().filter(|pid| !spared.contains(pid));
+    below(ours.collect(), os::children)
 }
 
 /// These and all their descendants, parents before their children.
-pub(super) fn below(mut found: Vec<Pid>) -> Vec<Pid> {
+pub(super) fn below(mut found: Vec<Pid>, children: impl Fn(Pid) -> Vec<Pid>) -> Vec<Pid> {
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;
-        for child in os::children(pid) {
-            // A pid can be listed twice when a parent dies during the walk.
+        for child in children(pid) {
+            // A pid can be listed twice when a parent dies during the walk, and one that is given anew could stand
+            // above itself.
             if !found.contains(&child) {
                 found.push(child);
             }

@@ -4,7 +4,7 @@
 //! The sum is one of a moment that passes while it is taken: a process that ends meanwhile counts or
 //! not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use nix::unistd::{Pid, getpid};
 
@@ -12,37 +12,26 @@ use super::os;
 use super::tree::below;
 use crate::process::TreeUsage;
 
-impl TreeUsage {
-    fn add(&mut self, other: Self) {
-        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
-        self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
-    }
-}
-
 /// The usage of each of these processes with its descendants. All of them together cost one walk through the
 /// table of processes.
 pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<TreeUsage>> {
     // A single tree is found faster by its own threads.
     let table = if roots.len() > 1 { ProcessTable::read() } else { None };
-    let of = |root: &u32| match &table {
-        Some(table) => table.sum(*root),
-        None => usage_of_tree(*root),
-    };
+    let of = |root: &u32| table.as_ref().map_or_else(|| usage_of_tree(*root), |it| it.sum(*root));
     roots.iter().map(of).collect()
 }
 
 /// All processes of one moment.
 #[derive(Default)]
 struct ProcessTable {
-    used: BTreeMap<u32, TreeUsage>,
-    children: BTreeMap<u32, Vec<u32>>,
+    used: BTreeMap<Pid, TreeUsage>,
+    children: BTreeMap<Pid, Vec<Pid>>,
 }
 
 impl ProcessTable {
     fn read() -> Option<Self> {
         let mut table = Self::default();
         for (pid, parent, usage) in os::table()? {
-            let (pid, parent) = (pid.as_raw().cast_unsigned(), parent.as_raw().cast_unsigned());
             table.used.insert(pid, usage);
             table.children.entry(parent).or_default().push(pid);
         }
@@ -50,19 +39,8 @@ impl ProcessTable {
     }
 
     fn sum(&self, root: u32) -> Option<TreeUsage> {
-        let mut sum = *self.used.get(&root)?;
-        let mut seen = BTreeSet::from([root]);
-        let mut next = vec![root];
-        while let Some(pid) = next.pop() {
-            for child in self.children.get(&pid).into_iter().flatten() {
-                // A number that is given anew during the walk could stand above itself.
-                if seen.insert(*child) {
-                    sum.add(self.used.get(child).copied().unwrap_or_default());
-                    next.push(*child);
-                }
-            }
-        }
-        Some(sum)
+        let children = |pid| self.children.get(&pid).cloned().unwrap_or_default();
+        sum(root, |pid| self.used.get(&pid).copied(), children)
     }
 }
 
@@ -73,11 +51,21 @@ pub(crate) fn own_usage() -> Option<TreeUsage> {
 
 /// The usage of a process and all its descendants; none where it is gone, or the system does not tell.
 pub(crate) fn usage_of_tree(pid: u32) -> Option<TreeUsage> {
-    let root = Pid::from_raw(i32::try_from(pid).ok().filter(|pid| *pid > 0)?);
-    let mut sum = os::usage(root)?;
-    for pid in below(vec![root]).into_iter().skip(1) {
+    sum(pid, os::usage, os::children)
+}
+
+fn sum(
+    root: u32,
+    usage: impl Fn(Pid) -> Option<TreeUsage>,
+    children: impl Fn(Pid) -> Vec<Pid>,
+) -> Option<TreeUsage> {
+    let root = Pid::from_raw(i32::try_from(root).ok().filter(|pid| *pid > 0)?);
+    let mut sum = usage(root)?;
+    for pid in below(vec![root], children).into_iter().skip(1) {
         // One that ended during the walk uses nothing.
-        sum.add(os::usage(pid).unwrap_or_default());
+        let other = usage(pid).unwrap_or_default();
+        sum.memory_bytes = sum.memory_bytes.saturating_add(other.memory_bytes);
+        sum.cpu_time = sum.cpu_time.saturating_add(other.cpu_time);
     }
     Some(sum)
 }
@@ -141,11 +129,13 @@ mod tests {
 
     #[test]
     fn numbers_that_were_given_anew_make_no_circle() {
-        let used =
-            [1, 2].map(|pid| (pid, TreeUsage { memory_bytes: 10, cpu_time: Duration::ZERO }));
+        let [one, two, three] = [1, 2, 3].map(Pid::from_raw);
+        let used = [1, 2].map(|pid| {
+            (Pid::from_raw(pid), TreeUsage { memory_bytes: 10, cpu_time: Duration::ZERO })
+        });
         let table = ProcessTable {
             used: BTreeMap::from(used),
-            children: BTreeMap::from([(1, vec![2, 3]), (2, vec![1])]),
+            children: BTreeMap::from([(one, vec![two, three]), (two, vec![one])]),
         };
         assert_eq!(table.sum(1).unwrap().memory_bytes, 20);
         assert_eq!(table.sum(3), None);

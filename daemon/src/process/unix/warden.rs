@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -59,12 +60,12 @@ pub(crate) fn run() -> io::Result<()> {
     };
     loop {
         match warden.turn()? {
-            LoopStep::Next => {}
-            LoopStep::Done => {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(None) => {
                 warden.handover.iter().for_each(HandoverListener::close);
                 return Ok(());
             }
-            LoopStep::Child(socket, keeper) => {
+            ControlFlow::Break(Some((socket, keeper))) => {
                 // All our sockets must close with the warden, not with its guardians; their cgroups
                 // are the warden's to remove.
                 let others = std::mem::take(&mut warden.guardians).into_values();
@@ -76,13 +77,8 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// What the loop does next.
-enum LoopStep {
-    Next,
-    Done,
-    /// This process is a guardian now, and these are its sockets.
-    Child(UnixStream, Option<WardenSocket>),
-}
+/// The sockets of a guardian: to the supervisor, and to the warden where it outlives that one.
+type GuardianSockets = (UnixStream, Option<WardenSocket>);
 
 struct Warden {
     /// None after it was killed, while the next one may come.
@@ -111,17 +107,18 @@ struct ForkedGuardian {
 }
 
 impl Warden {
-    /// Deals with the next thing that happens.
-    fn turn(&mut self) -> io::Result<LoopStep> {
+    /// Deals with the next thing that happens. Breaks with its sockets in a guardian that was forked, and with none when
+    /// all is done.
+    fn turn(&mut self) -> io::Result<ControlFlow<Option<GuardianSockets>>> {
         let present = self.supervisor.as_ref().filter(|_| self.leave_by.is_none());
         let socket = present.map(|line| line.socket.as_fd());
         let [arrived, visitor] =
             self.handover.as_ref().map_or([None; 2], HandoverListener::sources);
         let ready = wait(&self.watch, [socket, arrived, visitor], self.patience())?;
         if ready[0]
-            && let Some((socket, keeper)) = self.listen()?
+            && let Some(sockets) = self.listen()?
         {
-            return Ok(LoopStep::Child(socket, keeper));
+            return Ok(ControlFlow::Break(Some(sockets)));
         }
         self.receive_visitors(ready[1], ready[2]);
         self.watch.clear();
@@ -132,7 +129,7 @@ impl Warden {
         self.sweep(are_left);
         let busy = !self.guardians.is_empty() || self.strays_since.is_some();
         let stays = self.leave_by.is_none() && self.supervisor.is_some();
-        Ok(if stays || busy { LoopStep::Next } else { LoopStep::Done })
+        Ok(if stays || busy { ControlFlow::Continue(()) } else { ControlFlow::Break(None) })
     }
 
     fn patience(&self) -> Option<Duration> {
@@ -146,7 +143,7 @@ impl Warden {
     }
 
     /// Follows the orders that have come. In a guardian that was forked, returns its sockets.
-    fn listen(&mut self) -> io::Result<Option<(UnixStream, Option<WardenSocket>)>> {
+    fn listen(&mut self) -> io::Result<Option<GuardianSockets>> {
         let Some(line) = &mut self.supervisor else { return Ok(None) };
         if !line.receive() {
             // Each guardian has noticed by itself, unless it was stopped or hangs.
@@ -195,11 +192,7 @@ impl Warden {
     }
 
     /// Forks a guardian. Returns its sockets in the child.
-    fn fork(
-        &mut self,
-        guardian: u64,
-        socket: Option<OwnedFd>,
-    ) -> Option<(UnixStream, Option<WardenSocket>)> {
+    fn fork(&mut self, guardian: u64, socket: Option<OwnedFd>) -> Option<GuardianSockets> {
         self.next_guardian = self.next_guardian.max(guardian + 1);
         let Some(socket) = socket else {
             self.report(&WardenReport::ForkFailed { guardian, errno: nix::libc::EBADF });
