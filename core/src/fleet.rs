@@ -388,7 +388,7 @@ mod tests {
 
         fn spawned(&mut self, id: u32) {
             let generation = self.generation(id);
-            self.input(id, Input::Spawned { generation, pid: 100 + id });
+            self.input(id, Input::Spawned(generation, 100 + id));
         }
 
         fn ready(&mut self, id: u32) {
@@ -398,7 +398,7 @@ mod tests {
 
         fn exited(&mut self, id: u32, exit: Exit) {
             let generation = self.generation(id);
-            self.input(id, Input::Exited { generation, exit });
+            self.input(id, Input::Exited(generation, exit));
         }
 
         fn generation(&self, id: u32) -> Generation {

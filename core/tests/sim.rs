@@ -144,12 +144,10 @@ impl World {
                 1 if self.random.one_in(3) => Some(Input::Stop),
                 2 if self.random.one_in(2) => Some(Input::Restart { reason: why() }),
                 3 if self.random.one_in(4) => Some(Input::HurryUp),
-                4 if self.random.one_in(8) => {
-                    Some(Input::HandshakeFailed { generation: self.any(), why: why() })
-                }
+                4 if self.random.one_in(8) => Some(Input::HandshakeFailed(self.any(), why())),
                 5 if self.random.one_in(8) => {
                     let generation = Generation(self.random.below(5));
-                    Some(Input::Exited { generation, exit: Exit::Code(42) })
+                    Some(Input::Exited(generation, Exit::Code(42)))
                         .filter(|_| !self.alive.contains_key(&generation))
                         .filter(|_| !self.is_planned(generation))
                 }
@@ -160,18 +158,14 @@ impl World {
                 }
                 7 if self.random.one_in(6) => Some(Input::Ready(self.any())),
                 8 if self.random.one_in(4) => Some(Input::Drained(self.any())),
-                9 if self.random.one_in(8) => {
-                    Some(Input::Replace { generation: self.any(), reason: why() })
-                }
+                9 if self.random.one_in(8) => Some(Input::Replace(self.any(), why())),
                 10 if self.random.one_in(8) => Some(Input::DiedOfProbe(self.any())),
                 11 if self.random.one_in(8) => {
                     // Files change in bursts.
                     (0..self.random.below(12)).for_each(|_| self.input(Input::RenewSpare));
                     Some(Input::RenewSpare)
                 }
-                12 if self.random.one_in(12) => {
-                    Some(Input::Unhealthy { generation: self.any(), why: why() })
-                }
+                12 if self.random.one_in(12) => Some(Input::Unhealthy(self.any(), why())),
                 _ => None,
             };
             match input {
@@ -190,7 +184,7 @@ impl World {
         self.service = Service::new(self.policy.clone(), self.random.next());
         self.service.resume(self.newest, Some(before.restarts));
         // Only the ends of processes are told to whoever comes.
-        self.plans.retain(|plan| matches!(plan.input, Input::Exited { .. }));
+        self.plans.retain(|plan| matches!(plan.input, Input::Exited(..)));
         let closed = std::mem::take(&mut self.closed);
         self.opened.clear();
         (self.asked_for_restart, self.user_wants_up) = (false, false);
@@ -272,7 +266,7 @@ impl World {
     }
 
     fn happen(&mut self, input: Input) {
-        if let Input::Exited { generation, .. } = &input {
+        if let Input::Exited(generation, _) = &input {
             if self.alive.remove(generation).is_none() {
                 return;
             }
@@ -362,7 +356,7 @@ impl World {
     ) {
         self.check(self.closed.contains(&generation), "only one that is being stopped");
         if self.alive.get(&generation).is_some_and(obeys) {
-            self.plan(within_millis, Input::Exited { generation, exit });
+            self.plan(within_millis, Input::Exited(generation, exit));
         }
     }
 
@@ -373,7 +367,7 @@ impl World {
         self.check(!self.closed.contains(&generation), "none that goes gets the session");
         if self.random.one_in(3) {
             let why = "silence".to_owned();
-            self.plan(30_000, Input::HandshakeFailed { generation, why });
+            self.plan(30_000, Input::HandshakeFailed(generation, why));
         } else {
             self.plan(2_000, Input::Ready(generation));
         }
@@ -411,12 +405,12 @@ impl World {
                 permanent: self.random.one_in(3),
                 code: 127,
             };
-            self.plan(5, Input::SpawnFailed { generation, failure });
+            self.plan(5, Input::SpawnFailed(generation, failure));
             return;
         }
         let living = Living { stubborn: self.random.one_in(4), stuck: self.random.one_in(10) };
         self.alive.insert(generation, living);
-        self.plan(5, Input::Spawned { generation, pid: pid_of(generation) });
+        self.plan(5, Input::Spawned(generation, pid_of(generation)));
         if !self.random.one_in(4) {
             let life = [10, 1_000, 20_000, 100_000][self.random.below(4) as usize];
             let exit = match self.random.below(8) {
@@ -427,7 +421,7 @@ impl World {
                 4 => Exit::Unknown,
                 _ => Exit::Code(1),
             };
-            self.plan(life, Input::Exited { generation, exit });
+            self.plan(life, Input::Exited(generation, exit));
         }
     }
 
@@ -463,7 +457,7 @@ impl World {
         // One pipe brings all word of a process: what was sent first arrives first.
         let of = generation_of(&input);
         let is_birth = |plan: &&Plan| {
-            matches!(plan.input, Input::Spawned { .. }) && generation_of(&plan.input) == of
+            matches!(plan.input, Input::Spawned(..)) && generation_of(&plan.input) == of
         };
         let spawned_at = self.plans.iter().find(is_birth).map(|plan| plan.at);
         let at = spawned_at.map_or(at, |spawned_at| at.max(spawned_at));
@@ -484,15 +478,15 @@ const fn pid_of(generation: Generation) -> u32 {
 /// Which instance an input is about.
 const fn generation_of(input: &Input) -> Option<Generation> {
     match input {
-        Input::Spawned { generation, .. }
+        Input::Spawned(generation, _)
         | Input::Adopted { generation, .. }
-        | Input::SpawnFailed { generation, .. }
+        | Input::SpawnFailed(generation, _)
         | Input::Ready(generation)
         | Input::Drained(generation)
-        | Input::Exited { generation, .. }
-        | Input::HandshakeFailed { generation, .. }
-        | Input::Unhealthy { generation, .. }
-        | Input::Replace { generation, .. }
+        | Input::Exited(generation, _)
+        | Input::HandshakeFailed(generation, _)
+        | Input::Unhealthy(generation, _)
+        | Input::Replace(generation, _)
         | Input::DiedOfProbe(generation) => Some(*generation),
         _ => None,
     }

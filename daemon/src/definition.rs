@@ -80,13 +80,9 @@ impl Definition {
             command,
             variables,
             policy,
-            stop_signal: StopSignal::default(),
             memory_bytes_max,
             form: OutputForm::Lines(format!("[{name}] ")),
-            health: None,
-            ready_at_start: false,
-            port: None,
-            log: None,
+            ..Self::default()
         }
     }
 

@@ -100,7 +100,7 @@ async fn run(mut keep: Keep) -> Result<i32, SetupError> {
     let about = keep.about(Face::Keep);
     let control = Control::start(keep.control.take(), listen, about, &supervise);
     let OutputThread { broken, done } = stdout_thread;
-    let mut service_loop = ServiceLoop::new(Runtime { supervise, control, signals });
+    let mut service_loop = ServiceLoop::new(Runtime { supervise, control, signals }, None);
     service_loop.drive(broken).await;
     let code = exit_code(&service_loop.runtime.supervise.fleet);
     let written = vec![done, stderr_thread.done];

@@ -145,7 +145,7 @@ impl Supervisor {
 
     /// Gives the hooks a bounded time for the events that are left, while the loop runs their commands.
     pub(crate) async fn close_hooks(&mut self) {
-        let (mut deliveries, lost) = self.recorder.close_hooks();
+        let (mut deliveries, lost) = self.recorder.hooks.close();
         if lost > 0 {
             self.log(&format!("{lost} events were not told to hooks: too many came at once"));
         }
@@ -218,24 +218,23 @@ impl Supervisor {
             Report::Notice(text) => self.recorder.stderr.log(&text),
             Report::Spawned { service, generation, pid } => {
                 self.instances.set_pid(service, generation, pid);
-                self.input_to(service, Input::Spawned { generation, pid }).await;
+                self.input_to(service, Input::Spawned(generation, pid)).await;
             }
             Report::SpawnFailed { service, generation, failure } => {
                 let machine = self.fleet.service(service);
                 let is_replacement = machine.is_some_and(|machine| machine.awaits(generation));
                 let why = failure.message.clone();
                 self.end_instance(service, generation).await;
-                self.input_to(service, Input::SpawnFailed { generation, failure }).await;
+                self.input_to(service, Input::SpawnFailed(generation, failure)).await;
                 let change = InstanceChange::SpawnFailed { why, is_replacement };
                 self.instances.push_event(service, generation, change);
             }
             Report::Exited { service, generation, exit, remains } => {
                 let requests = self.checks.gone(service, generation);
-                let inputs = self.record_checks(requests);
-                self.follow_ups.extend(inputs);
+                self.queue_checks(requests);
                 self.end_instance(service, generation).await;
                 self.recorder.tell_remains(&self.services, service, &remains);
-                self.input_to(service, Input::Exited { generation, exit }).await;
+                self.input_to(service, Input::Exited(generation, exit)).await;
                 self.instances.push_event(service, generation, InstanceChange::Exited(exit));
             }
         }
@@ -243,7 +242,7 @@ impl Supervisor {
 
     /// Performs all effects that are left, in order.
     pub(crate) async fn finish(&mut self) {
-        while self.recorder.is_writing() {
+        while self.recorder.writing.is_some() {
             let written = self.recorder.written().await;
             self.finish_write(written).await;
         }
@@ -252,7 +251,7 @@ impl Supervisor {
     /// Resolves when all inputs so far are on record and their effects performed.
     pub(crate) fn recorded(&mut self) -> oneshot::Receiver<()> {
         let (sender, recorded) = oneshot::channel();
-        if self.recorder.is_writing() {
+        if self.recorder.writing.is_some() {
             self.waiting.push(sender);
         }
         recorded
@@ -261,11 +260,13 @@ impl Supervisor {
     /// Ends the process layer. Returns the recorder, and the pumps that still have output for our
     /// reader.
     pub(crate) async fn shutdown(mut self) -> (Recorder, Vec<JoinSet<()>>) {
-        for (service, generation) in self.instances.keys() {
+        let left: Vec<_> = self.instances.all.keys().copied().collect();
+        for (service, generation) in left {
             self.end_instance(service, generation).await;
         }
         self.processes.shutdown().await;
-        (self.recorder, self.instances.into_lingering())
+        let lingering = self.instances.lingering.into_values().map(|its| its.pumps).collect();
+        (self.recorder, lingering)
     }
 
     async fn finish_write(&mut self, written: Written) {
@@ -280,7 +281,7 @@ impl Supervisor {
 
     /// Performs effects up to the first that has to wait for the disk.
     async fn advance(&mut self) {
-        while !self.recorder.is_writing() {
+        while self.recorder.writing.is_none() {
             if let Some((service, effect)) = next_effect(&mut self.queue) {
                 self.perform_one(service, effect).await;
             } else if let Some((service, input)) = self.follow_ups.pop_front() {
@@ -303,7 +304,7 @@ impl Supervisor {
         match effect {
             Effect::Spawn(generation) => {
                 if let Err(failure) = self.spawn(service, generation).await {
-                    let input = Input::SpawnFailed { generation, failure };
+                    let input = Input::SpawnFailed(generation, failure);
                     self.follow_ups.push_back((service, input));
                 }
             }
@@ -315,15 +316,13 @@ impl Supervisor {
                     self.follow_ups.push_back((service, Input::Ready(generation)));
                 }
                 let requests = self.checks.started(service, generation, pid, command);
-                let inputs = self.record_checks(requests);
-                self.follow_ups.extend(inputs);
+                self.queue_checks(requests);
             }
             Effect::Stop(StopStep::CloseStdin, generation) => {
                 self.processes.close_stdin(service, generation);
                 self.instances.push_event(service, generation, InstanceChange::Stopping);
                 let requests = self.checks.gone(service, generation);
-                let inputs = self.record_checks(requests);
-                self.follow_ups.extend(inputs);
+                self.queue_checks(requests);
                 self.instances.close_stdin(service, generation).await;
             }
             Effect::Stop(StopStep::Terminate, generation) => {
@@ -357,7 +356,7 @@ impl Supervisor {
             return Err(failure);
         }
         let command = definition.command_of(generation)?;
-        let output = match self.instances.have_conversations() {
+        let output = match self.instances.wiring.has_conversations {
             true => OutputEnd::WhenClosed,
             false => OutputEnd::WithTheInstance,
         };
@@ -387,6 +386,12 @@ impl Supervisor {
         for (service, input) in self.record_checks(requests) {
             self.input_to(service, input).await;
         }
+    }
+
+    /// Records the events of health checks; their inputs follow the effects that are left.
+    fn queue_checks(&mut self, requests: Vec<CheckRequest>) {
+        let inputs = self.record_checks(requests);
+        self.follow_ups.extend(inputs);
     }
 
     /// Records the events of health checks. Returns the inputs for the machines.
@@ -420,7 +425,7 @@ impl Supervisor {
                 true => {
                     let change = InstanceChange::Condemned(reason.clone());
                     self.instances.push_event(service, generation, change);
-                    Input::Unhealthy { generation, why: reason }
+                    Input::Unhealthy(generation, reason)
                 }
                 false => Input::Restart { reason },
             };

@@ -165,7 +165,7 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
         view: StatusView::new(about, up.statuses, supervise.recorder.changes.subscribe()),
     };
     let runtime = Runtime { supervise, control, signals };
-    let mut service_loop = ServiceLoop::with(runtime, configuration);
+    let mut service_loop = ServiceLoop::new(runtime, Some(configuration));
     service_loop.drive(broken).await;
     service_loop.close(stopped(), Some(logs), JoinSet::new(), written).await;
     Ok(0)

@@ -102,8 +102,8 @@ impl Service {
                 }
                 self.side.hurry_up(now);
             }
-            Input::Spawned { generation, pid } => self.spawned(cx, generation, pid),
-            Input::SpawnFailed { generation, failure } => {
+            Input::Spawned(generation, pid) => self.spawned(cx, generation, pid),
+            Input::SpawnFailed(generation, failure) => {
                 self.spawn_failed(cx, generation, failure);
             }
             Input::Adopted { generation, pid, since, found } => {
@@ -112,14 +112,14 @@ impl Service {
             }
             Input::Ready(generation) => self.ready(cx, generation),
             Input::Drained(generation) => self.side.drained(cx, generation),
-            Input::Exited { generation, exit } => self.exited(cx, generation, exit),
-            Input::HandshakeFailed { generation, why } => {
+            Input::Exited(generation, exit) => self.exited(cx, generation, exit),
+            Input::HandshakeFailed(generation, why) => {
                 self.fail(cx, generation, Ending::HandshakeFailed(why));
             }
-            Input::Unhealthy { generation, why } => {
+            Input::Unhealthy(generation, why) => {
                 self.fail(cx, generation, Ending::HealthFailed(why));
             }
-            Input::Replace { generation, reason } => self.replace(cx, generation, reason),
+            Input::Replace(generation, reason) => self.replace(cx, generation, reason),
             Input::DiedOfProbe(generation) => self.died_of_probe(now, generation),
             Input::RenewSpare => self.side.drop_spare(cx),
             Input::Wakeup => {}

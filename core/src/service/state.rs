@@ -36,20 +36,10 @@ pub enum Input {
     },
     /// The user does not wait for a stop any longer: kill now.
     HurryUp,
-    /// The process of this generation runs.
-    Spawned {
-        /// Which instance.
-        generation: Generation,
-        /// Its process id.
-        pid: u32,
-    },
-    /// The process of this generation could not be started.
-    SpawnFailed {
-        /// Which instance.
-        generation: Generation,
-        /// Why.
-        failure: SpawnFailure,
-    },
+    /// The process of this generation runs, with this id.
+    Spawned(Generation, u32),
+    /// The process of this generation could not be started, for this reason.
+    SpawnFailed(Generation, SpawnFailure),
     /// A process that the supervisor before this one has started runs, and is ours from now on.
     Adopted {
         /// Which instance.
@@ -66,34 +56,14 @@ pub enum Input {
     /// The instance, which another has replaced, owes nothing any more.
     Drained(Generation),
     /// The process of this generation is gone, and all that it had started.
-    Exited {
-        /// Which instance.
-        generation: Generation,
-        /// How.
-        exit: Exit,
-    },
-    /// The instance did not open its session as it must.
-    HandshakeFailed {
-        /// Which instance.
-        generation: Generation,
-        /// Why.
-        why: String,
-    },
-    /// Enough health checks in a row have failed.
-    Unhealthy {
-        /// Which instance.
-        generation: Generation,
-        /// Why.
-        why: String,
-    },
-    /// The instance is spoiled, by no fault of its own: replace it. This is neither a requested restart
+    Exited(Generation, Exit),
+    /// The instance did not open its session as it must, and why.
+    HandshakeFailed(Generation, String),
+    /// Enough health checks of the instance in a row have failed, and why.
+    Unhealthy(Generation, String),
+    /// The instance is spoiled, by no fault of its own: replace it, for this reason. This is neither a requested restart
     /// nor a crash.
-    Replace {
-        /// Which instance.
-        generation: Generation,
-        /// Why, for the record.
-        reason: String,
-    },
+    Replace(Generation, String),
     /// The end of this instance, told before or after this, is a client's doing and no crash.
     DiedOfProbe(Generation),
     /// The code has changed: a spare has to be of the new one.

@@ -49,7 +49,7 @@ impl Bench {
 
     pub(super) fn spawned(&mut self) {
         let generation = self.service.generation();
-        let effects = self.does(Input::Spawned { generation, pid: 100 + generation.0 as u32 });
+        let effects = self.does(Input::Spawned(generation, 100 + generation.0 as u32));
         let stopped = matches!(self.service.process, Process::Stopping { .. });
         let expected = [Effect::Open(generation)];
         assert_eq!(effects, if stopped { &[][..] } else { &expected });
@@ -57,7 +57,7 @@ impl Bench {
 
     pub(super) fn exit(&mut self, exit: Exit) -> Vec<Effect> {
         let generation = self.service.generation();
-        self.does(Input::Exited { generation, exit })
+        self.does(Input::Exited(generation, exit))
     }
 
     pub(super) fn wait_ms(&self) -> Option<u128> {
@@ -497,14 +497,14 @@ fn a_command_that_never_ran_fails_at_once_but_one_that_ran_is_tried_again() {
     let mut bench = Bench::new(exact());
     bench.does(Input::Start);
     let generation = bench.service.generation();
-    bench.does(Input::SpawnFailed { generation, failure: not_found() });
+    bench.does(Input::SpawnFailed(generation, not_found()));
     assert!(bench.failed());
 
     let mut bench = Bench::running(exact());
     bench.exit(Exit::Code(1));
     bench.after(1000, Input::Wakeup);
     let generation = bench.service.generation();
-    bench.does(Input::SpawnFailed { generation, failure: not_found() });
+    bench.does(Input::SpawnFailed(generation, not_found()));
     assert_eq!(bench.wait_ms(), Some(2000));
 }
 
@@ -513,7 +513,7 @@ fn a_failed_handshake_is_killed_and_counts_as_a_crash() {
     // G4
     let mut bench = Bench::running(exact());
     let generation = bench.service.generation();
-    let effects = bench.does(Input::HandshakeFailed { generation, why: "silence".to_owned() });
+    let effects = bench.does(Input::HandshakeFailed(generation, "silence".to_owned()));
     assert_eq!(effects, [close(1), kill(1)]);
     bench.exit(Exit::Signal(9));
     assert_eq!(bench.wait_ms(), Some(1000));
@@ -525,7 +525,7 @@ fn failed_health_is_stopped_in_order_and_counts_as_a_crash() {
     // O8
     let mut bench = Bench::running(exact());
     let generation = bench.service.generation();
-    let effects = bench.does(Input::Unhealthy { generation, why: "3 in a row".to_owned() });
+    let effects = bench.does(Input::Unhealthy(generation, "3 in a row".to_owned()));
     assert_eq!(effects, [close(1), terminate(1)]);
     bench.exit(Exit::Code(0));
     assert_eq!(bench.wait_ms(), Some(1000));
@@ -540,11 +540,11 @@ fn late_word_of_an_old_generation_changes_nothing() {
     bench.spawned();
     let told = bench.told.len();
     let late = [
-        Input::Exited { generation: old, exit: Exit::Code(42) },
-        Input::Spawned { generation: old, pid: 1 },
-        Input::SpawnFailed { generation: old, failure: not_found() },
-        Input::HandshakeFailed { generation: old, why: String::new() },
-        Input::Unhealthy { generation: old, why: String::new() },
+        Input::Exited(old, Exit::Code(42)),
+        Input::Spawned(old, 1),
+        Input::SpawnFailed(old, not_found()),
+        Input::HandshakeFailed(old, String::new()),
+        Input::Unhealthy(old, String::new()),
     ];
     for input in late {
         assert_eq!(bench.does(input), []);

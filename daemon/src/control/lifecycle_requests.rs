@@ -152,30 +152,28 @@ async fn wait(
         };
         let swap_has_failed = what == Change::Restart && status.swap_failed != swap_failed;
         let waits = waits_of(host, &status).await?;
-        let known = match swap_has_failed {
-            false if what == Change::Start && waits.is_in_vain => Some(ChangeOutcome::Failed),
-            false => known_outcome(what, &status, old),
+        let waits_in_vain = what == Change::Start && matches!(waits, Some((_, true)));
+        let known = match swap_has_failed || waits_in_vain {
             true => Some(ChangeOutcome::Failed),
-        };
-        let late = match known {
-            None => timeout_at(deadline, changes.changed()).await.is_err(),
-            Some(_) => false,
+            false => known_outcome(what, &status, old),
         };
         let outcome = match known {
             Some(outcome) => outcome,
-            None if late => ChangeOutcome::StillWaiting,
+            None if timeout_at(deadline, changes.changed()).await.is_err() => {
+                ChangeOutcome::StillWaiting
+            }
             None => continue,
         };
         let new_pid = status.pid.filter(|_| outcome == ChangeOutcome::Up);
         let detail = match outcome {
             ChangeOutcome::Up | ChangeOutcome::Down | ChangeOutcome::Accepted => None,
             ChangeOutcome::Failed | ChangeOutcome::StillWaiting => {
-                let why = match swap_has_failed {
-                    false if what != Change::Stop && waits.told.is_some() => {
-                        waits.told.unwrap_or_default()
+                let why = match waits {
+                    _ if swap_has_failed => {
+                        status.swap_failed.map_or_else(String::new, |note| note.reason)
                     }
-                    false => why(what, status, outcome),
-                    true => status.swap_failed.map_or_else(String::new, |note| note.reason),
+                    Some((told, _)) if what != Change::Stop => told,
+                    _ => why(what, status, outcome),
                 };
                 Some(with_last_words(host, &name, old, why).await?)
             }
@@ -184,17 +182,10 @@ async fn wait(
     }
 }
 
-/// What a service waits for, if it does.
-#[derive(Default)]
-struct Waits {
-    told: Option<String>,
-    /// One of those will not come by itself.
-    is_in_vain: bool,
-}
-
-async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Waits> {
+/// What a service waits for, if it does, and whether one of those will not come by itself.
+async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Option<(String, bool)>> {
     if status.waits_for.is_empty() {
-        return Ok(Waits::default());
+        return Ok(None);
     }
     let all = host.ask(|answer| LoopRequest::Status { name: None, answer }).await?;
     let needed = status.waits_among(&all);
@@ -202,10 +193,8 @@ async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Waits> {
         |one: &&ServiceStatus| matches!(one.state, State::Failed { .. } | State::Finished);
     let shown: Vec<String> =
         needed.iter().map(|one| format!("{} ({})", one.name, one.state)).collect();
-    Ok(Waits {
-        is_in_vain: needed.iter().any(is_lost),
-        told: Some(format!("it waits for {}", shown.join(", "))),
-    })
+    let told = format!("it waits for {}", shown.join(", "));
+    Ok(Some((told, needed.iter().any(is_lost))))
 }
 
 /// What became of the change since this generation, once that is known.

@@ -237,7 +237,7 @@ impl Checks {
                 Some(CheckRequest::Input(service, ServiceInput::Ready(generation)))
             }
             Effect::Unhealthy { generation, why } => {
-                Some(CheckRequest::Input(service, ServiceInput::Unhealthy { generation, why }))
+                Some(CheckRequest::Input(service, ServiceInput::Unhealthy(generation, why)))
             }
             Effect::Tell(event) => Some(CheckRequest::Record(service, event)),
         }

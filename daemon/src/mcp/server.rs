@@ -126,7 +126,7 @@ impl ServerDriver<'_> {
     /// The instance is of no use.
     pub(crate) async fn fail(&mut self, generation: Generation, why: String) {
         self.server.instances.condemn(generation, &why);
-        self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
+        self.tell_service(ServiceInput::HandshakeFailed(generation, why)).await;
     }
 
     /// Writes a line of the log. Where the client has no pipe, the log is about several servers.
@@ -236,7 +236,7 @@ impl Driver for ServerDriver<'_> {
             }
             Effect::Replace { generation } => {
                 let reason = "the client fell back to the older protocol".to_owned();
-                self.tell_service(ServiceInput::Replace { generation, reason }).await;
+                self.tell_service(ServiceInput::Replace(generation, reason)).await;
             }
             Effect::DiedOfProbe { generation } => {
                 self.tell_service(ServiceInput::DiedOfProbe(generation)).await;
@@ -250,7 +250,7 @@ impl Driver for ServerDriver<'_> {
             }
             Effect::Wedged { generation, why } => {
                 self.server.instances.condemn(generation, &why);
-                self.tell_service(ServiceInput::Unhealthy { generation, why }).await;
+                self.tell_service(ServiceInput::Unhealthy(generation, why)).await;
             }
             Effect::AdminRequest { id, request } => {
                 let result = match request {

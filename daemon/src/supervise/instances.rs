@@ -23,10 +23,10 @@ use crate::wires::InstancePipes;
 
 /// The instances of all services that have pipes.
 pub(crate) struct Instances {
-    all: BTreeMap<(ServiceId, Generation), Instance>,
-    lingering: BTreeMap<ServiceId, Lingering>,
+    pub(super) all: BTreeMap<(ServiceId, Generation), Instance>,
+    pub(super) lingering: BTreeMap<ServiceId, Lingering>,
     events: VecDeque<InstanceEvent>,
-    wiring: Wiring,
+    pub(super) wiring: Wiring,
     /// All of it has to end soon: the reader of our output is not waited for with each instance.
     pub(crate) is_hurried: bool,
     /// The last output of an instance was not read in time.
@@ -46,7 +46,7 @@ pub(super) struct Wiring {
 }
 
 /// The pumps of one instance.
-struct Instance {
+pub(super) struct Instance {
     /// 0 until it runs.
     pid: u32,
     /// The command, where a health check needs the same environment.
@@ -59,8 +59,8 @@ struct Instance {
 /// Pumps of instances that are gone, whose last output our reader has not taken yet; those of the next
 /// instance wait for them.
 #[derive(Default)]
-struct Lingering {
-    pumps: JoinSet<()>,
+pub(super) struct Lingering {
+    pub(super) pumps: JoinSet<()>,
     count: usize,
 }
 
@@ -170,11 +170,6 @@ impl Instances {
         self.all.keys().any(|(its, _)| *its == service)
     }
 
-    /// The instances with pumps.
-    pub(super) fn keys(&self) -> Vec<(ServiceId, Generation)> {
-        self.all.keys().copied().collect()
-    }
-
     pub(super) async fn close_stdin(&mut self, service: ServiceId, generation: Generation) {
         if let Some(feeder) = &self.wiring.stdin {
             feeder.send(None).await.ok();
@@ -228,20 +223,6 @@ impl Instances {
         }
         lingering.pumps = instance.pumps.tasks;
         is_dropped
-    }
-
-    pub(super) fn forget(&mut self, service: ServiceId) {
-        self.lingering.remove(&service);
-    }
-
-    /// The pumps that still have output for our reader.
-    pub(super) fn into_lingering(self) -> Vec<JoinSet<()>> {
-        self.lingering.into_values().map(|lingering| lingering.pumps).collect()
-    }
-
-    /// Whether stdin and stdout of instances belong to conversations.
-    pub(super) fn have_conversations(&self) -> bool {
-        self.wiring.has_conversations
     }
 
     /// Queues an event where there are conversations to take it.

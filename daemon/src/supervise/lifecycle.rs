@@ -40,10 +40,10 @@ impl Supervisor {
 
     /// Forgets a service that is down; says whether it is. The record of its end is written first.
     pub(crate) fn forget(&mut self, service: ServiceId) -> bool {
-        let is_down = !self.recorder.is_writing() && self.fleet.remove(service);
+        let is_down = self.recorder.writing.is_none() && self.fleet.remove(service);
         if is_down {
             self.checks.remove(service);
-            self.instances.forget(service);
+            self.instances.lingering.remove(&service);
             self.services.remove(service);
         }
         is_down

@@ -10,10 +10,9 @@ use afresh_core::audit::marker::Marker;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::TRAIL_SYNC_WAIT;
-use afresh_core::service::Event;
+use afresh_core::service::{Event, SpawnFailure};
 use afresh_core::time::Time;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::services::Services;
@@ -39,9 +38,9 @@ pub(crate) struct Recorder {
     pub(crate) events: Events,
     /// Counts the events of services.
     pub(crate) changes: watch::Sender<u64>,
-    hooks: Hooks,
+    pub(super) hooks: Hooks,
     /// What has to be on disk before the next effect is performed.
-    writing: Option<Writing>,
+    pub(super) writing: Option<Writing>,
     /// A request that is in the trail, and is acknowledged when it is in the marker too.
     unacknowledged: Option<Event>,
 }
@@ -106,11 +105,6 @@ impl Recorder {
         self.hooks.start(setup, commands, HookLog { stderr, trail, logger: self.logger });
     }
 
-    /// See [`Hooks::close`].
-    pub(super) fn close_hooks(&mut self) -> (JoinSet<()>, u64) {
-        self.hooks.close()
-    }
-
     /// Writes a line of the log about one service.
     pub(super) fn log_about(&self, services: &Services, service: ServiceId, message: &str) {
         self.stderr.log(message);
@@ -157,10 +151,9 @@ impl Recorder {
         let (title, name) = (services.title(service), services.name(service));
         let record = event.record(&title, &name, self.logger);
         let message = match &event {
-            Event::SpawnFailed(failure) => match &failure.hint {
-                Some(hint) => format!("{} (hint: {hint})", record.message),
-                None => record.message.clone(),
-            },
+            Event::SpawnFailed(SpawnFailure { hint: Some(hint), .. }) => {
+                format!("{} (hint: {hint})", record.message)
+            }
             _ => record.message.clone(),
         };
         if event.is_announcement() {
@@ -216,11 +209,6 @@ impl Recorder {
             failures.extend(trail.announce(record).await.err().map(|error| chain(&error)));
             Written { service, event: None, marker, message: reason, failures }
         }));
-    }
-
-    /// Whether the next effect has to wait for the disk.
-    pub(super) fn is_writing(&self) -> bool {
-        self.writing.is_some()
     }
 
     /// Waits for the end of the write that is under way. Cancel safe.

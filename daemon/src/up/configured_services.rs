@@ -87,11 +87,8 @@ impl ConfiguredServices {
             generations.map(|(name, number)| (name.to_owned(), Generation(number))).collect();
         for definition in services {
             let ServiceSummary { generation, restarts, .. } = past.of(&definition.name);
-            let id = self.add(supervise, definition, width);
             let restarts = past.was_killed().then_some(restarts);
-            if let Some(machine) = supervise.fleet.service_mut(id) {
-                machine.resume(Generation(generation), restarts);
-            }
+            self.add(supervise, definition, width, (Generation(generation), restarts));
         }
         self.order(supervise);
     }
@@ -166,11 +163,8 @@ impl ConfiguredServices {
             let autostart = definition.autostart;
             match self.members.get_mut(&definition.name) {
                 None => {
-                    let known = self.generations.remove(&definition.name);
-                    let id = self.add(supervise, definition, width);
-                    if let Some(machine) = supervise.fleet.service_mut(id) {
-                        machine.resume(known.unwrap_or_default(), None);
-                    }
+                    let known = self.generations.remove(&definition.name).unwrap_or_default();
+                    let id = self.add(supervise, definition, width, (known, None));
                     started.extend(autostart.then_some(id));
                 }
                 Some(member) => member.definition = definition,
@@ -223,11 +217,13 @@ impl ConfiguredServices {
         });
     }
 
+    /// Takes a service in, which goes on from the generation and the restarts that it had before.
     fn add(
         &mut self,
         supervise: &mut Supervisor,
         definition: ServiceDefinition,
         width: usize,
+        (generation, restarts): (Generation, Option<u64>),
     ) -> ServiceId {
         let colour = COLOURS[self.count % COLOURS.len()];
         self.count += 1;
@@ -243,6 +239,9 @@ impl ConfiguredServices {
             }
             None => supervise.add(made, seed().wrapping_add(self.count as u64)),
         };
+        if let Some(machine) = supervise.fleet.service_mut(id) {
+            machine.resume(generation, restarts);
+        }
         self.members.insert(name, ConfiguredService { id, ..member });
         id
     }

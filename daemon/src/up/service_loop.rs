@@ -34,7 +34,7 @@ pub(crate) struct ServiceLoop {
 }
 
 /// The part of the loop that follows a configuration, and shows its services.
-pub(super) struct Configuration {
+pub(crate) struct Configuration {
     pub(super) services: ConfiguredServices,
     pub(super) hooks: HookSetup,
     pub(super) reload: Reload,
@@ -61,19 +61,19 @@ enum ConfigurationInput {
 }
 
 impl ServiceLoop {
-    pub(crate) fn new(runtime: Runtime) -> Self {
-        Self { runtime, configuration: None, stopping_since: None }
-    }
-
-    pub(super) fn with(runtime: Runtime, configuration: Configuration) -> Self {
-        Self { configuration: Some(configuration), ..Self::new(runtime) }
+    pub(crate) fn new(runtime: Runtime, configuration: Option<Configuration>) -> Self {
+        Self { runtime, configuration, stopping_since: None }
     }
 
     /// Runs until the user wants it to end and all is down; without a configuration also until every
     /// service is at rest, and none was stopped by a client that may start it again.
     pub(crate) async fn drive(&mut self, mut output_closed: oneshot::Receiver<()>) {
         let mut has_reader = true;
-        self.begin();
+        if let Some(configuration) = &mut self.configuration {
+            self.runtime.supervise.log("all services are set up");
+            configuration.notify.ready("all services are set up");
+        }
+        self.follow_configuration(ConfigurationInput::ViewDue);
         while !self.is_over() {
             if let Some(configuration) = &mut self.configuration {
                 configuration.services.tidy(&mut self.runtime.supervise);
@@ -136,14 +136,6 @@ impl ServiceLoop {
         let Runtime { supervise, control, .. } = &self.runtime;
         let may_end = || self.configuration.is_none() && !control.holds(supervise);
         supervise.fleet.is_at_rest() && (self.stopping_since.is_some() || may_end())
-    }
-
-    fn begin(&mut self) {
-        if let Some(configuration) = &mut self.configuration {
-            self.runtime.supervise.log("all services are set up");
-            configuration.notify.ready("all services are set up");
-        }
-        self.follow_configuration(ConfigurationInput::ViewDue);
     }
 
     fn follow_configuration(&mut self, input: ConfigurationInput) {

@@ -30,15 +30,15 @@ fn drained(generation: u64) -> Input {
 }
 
 fn exited(generation: u64, exit: Exit) -> Input {
-    Input::Exited { generation: Generation(generation), exit }
+    Input::Exited(Generation(generation), exit)
 }
 
 fn replace(generation: u64) -> Input {
-    Input::Replace { generation: Generation(generation), reason: "spoiled".to_owned() }
+    Input::Replace(Generation(generation), "spoiled".to_owned())
 }
 
 fn handshake_failed(generation: u64) -> Input {
-    Input::HandshakeFailed { generation: Generation(generation), why: "silence".to_owned() }
+    Input::HandshakeFailed(Generation(generation), "silence".to_owned())
 }
 
 impl Bench {
@@ -71,7 +71,7 @@ impl Bench {
 
     fn born(&mut self, generation: u64) -> Vec<Effect> {
         let pid = 100 + generation as u32;
-        self.does(Input::Spawned { generation: Generation(generation), pid })
+        self.does(Input::Spawned(Generation(generation), pid))
     }
 
     fn current(&self) -> Option<u64> {
@@ -144,12 +144,12 @@ fn a_new_one_that_fails_never_takes_the_old_one_away() {
         (exited(2, Exit::Code(42)), vec![]),
         (exited(2, Exit::Signal(15)), vec![]),
         (handshake_failed(2), vec![close(2), kill(2)]),
-        (Input::SpawnFailed { generation: Generation(2), failure: not_found() }, vec![]),
+        (Input::SpawnFailed(Generation(2), not_found()), vec![]),
     ];
     for (failure, expected) in failures {
         let mut bench = Bench::serving(swaps());
         bench.does(restart("broken code"));
-        if !matches!(failure, Input::SpawnFailed { .. }) {
+        if !matches!(failure, Input::SpawnFailed(..)) {
             bench.born(2);
         }
         assert_eq!(bench.does(failure.clone()), expected, "{failure:?}");
@@ -310,7 +310,7 @@ fn a_spare_that_dies_is_replaced_more_and_more_slowly_and_fails_nobody() {
     let failure = not_found();
     bench.does(exited(9, Exit::Code(1)));
     bench.after(60_000, Input::Wakeup);
-    bench.does(Input::SpawnFailed { generation: Generation(10), failure });
+    bench.does(Input::SpawnFailed(Generation(10), failure));
     assert_eq!((bench.wait_ms(), bench.current()), (Some(60_000), Some(1)));
 }
 
