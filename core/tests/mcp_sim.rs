@@ -156,7 +156,7 @@ impl World {
                     let said = ToolResult { text: "so".to_owned(), data: None, is_error: false };
                     self.input(Input::AdminResult { id, result: said });
                 } else if self.random.below(4) == 0 {
-                    self.input(Input::RestartFailed { why: "broken".to_owned() });
+                    self.input(Input::RestartFailed("broken".to_owned()));
                 }
             }
             0..=4 => self.client_asks(),
@@ -179,7 +179,7 @@ impl World {
                     && self.random.below(3) == 0
                 {
                     self.serving.take_if(|serving| *serving == generation);
-                    self.input(Input::Leaving { generation: Generation(generation) });
+                    self.input(Input::Leaving(Generation(generation)));
                 }
             }
             _ => {
@@ -425,8 +425,8 @@ impl World {
         match effect {
             Effect::ToClient(line) => self.client_hears(&line),
             Effect::ToServer { generation, line } => self.server_hears(generation.0, &line),
-            Effect::Replace { generation } => self.end_server(generation.0),
-            Effect::Serving { generation } => self.serving = Some(generation.0),
+            Effect::Replace(generation) => self.end_server(generation.0),
+            Effect::Serving(generation) => self.serving = Some(generation.0),
             Effect::AdminRequest { id, request: AdminRequest::Status } => self.asked.push(id),
             other => writeln!(self.history, "    {other:?}").expect("a String takes all"),
         }

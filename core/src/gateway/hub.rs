@@ -50,7 +50,7 @@ use super::backend::{Backend, Expose};
 use super::otlp::Span;
 use super::{ClientId, Effect, Input, LinkId};
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::mcp::envelope::{Id, Message, look, look_at_ends, look_closely, param};
+use crate::mcp::envelope::{Id, Message, batched, look_at_ends, look_closely, param};
 use crate::mcp::{Kind, json as raw, responses};
 use crate::service::State;
 use crate::time::Time;
@@ -296,11 +296,8 @@ impl Hub {
             }
             Message::Response { id: None, .. } => {}
             Message::Batch => {
-                for element in raw::elements(line).unwrap_or_default() {
-                    // A batch in a batch is invalid, and would recurse.
-                    if !matches!(look(&line[element.clone()]), Some(Message::Batch)) {
-                        self.client_line(client, &line[element], is_late);
-                    }
+                for line in batched(line).flatten() {
+                    self.client_line(client, line, is_late);
                 }
             }
             Message::Invalid { id } => {
@@ -367,11 +364,8 @@ impl Hub {
                 self.handle_response(link, &id, line, is_error);
             }
             Message::Batch => {
-                for element in raw::elements(&line).unwrap_or_default() {
-                    let line = &line[element];
-                    if !matches!(look(line), Some(Message::Batch)) {
-                        self.link_line(link, line.to_vec(), about);
-                    }
+                for line in batched(&line).flatten() {
+                    self.link_line(link, line.to_vec(), about);
                 }
             }
             Message::Response { .. } | Message::Invalid { .. } => {}

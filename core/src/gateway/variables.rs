@@ -56,30 +56,35 @@ impl VariableScope<'_> {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// The value of a variable that must be set.
+    fn required(&self, name: &str) -> Result<String, ExpansionError> {
+        let value = self.variable(name).map(str::to_owned);
+        value.ok_or_else(|| ExpansionError::Unset(name.to_owned()))
+    }
+
     /// Expands a text.
     pub(crate) fn expand(&self, text: &str, style: Style) -> Result<String, ExpansionError> {
-        let (open, close) = match style {
-            Style::Ours | Style::Braces => ("$", "}"),
-            Style::Opencode => ("{", "}"),
+        let open = match style {
+            Style::Ours | Style::Braces => "$",
+            Style::Opencode => "{",
             Style::Never => return Ok(text.to_owned()),
         };
         let (mut full, mut rest) = (String::new(), text);
         while let Some(at) = rest.find(open) {
             full.push_str(&rest[..at]);
             let after = &rest[at + open.len()..];
-            let braced = |inner: &str| inner.find(close).map(|end| inner[..end].to_owned());
             let (value, length) = match style {
-                Style::Opencode => match braced(after) {
-                    Some(inner) => match self.opencode(&inner)? {
-                        Some(value) => (value, inner.len() + close.len()),
+                Style::Opencode => {
+                    let inner = after.split_once('}').map_or("", |(inner, _)| inner);
+                    match self.opencode(inner)? {
+                        Some(value) => (value, inner.len() + 1),
                         None => (open.to_owned(), 0),
-                    },
-                    None => (open.to_owned(), 0),
-                },
+                    }
+                }
                 _ => match after.strip_prefix('{') {
                     Some(inner) => {
-                        let inner = braced(inner).ok_or(ExpansionError::Open)?;
-                        (self.braced(&inner, style)?, inner.len() + 2)
+                        let (inner, _) = inner.split_once('}').ok_or(ExpansionError::Open)?;
+                        (self.braced(inner, style)?, inner.len() + 2)
                     }
                     None if style == Style::Ours => self.bare(after)?,
                     None => (open.to_owned(), 0),
@@ -105,10 +110,9 @@ impl VariableScope<'_> {
         }
         let end = after.bytes().position(|byte| !byte.is_ascii_alphanumeric() && byte != b'_');
         let name = &after[..end.unwrap_or(after.len())];
-        match (is_variable(name), self.variable(name)) {
-            (false, _) => Ok(("$".to_owned(), 0)),
-            (true, Some(value)) => Ok((value.to_owned(), name.len())),
-            (true, None) => Err(ExpansionError::Unset(name.to_owned())),
+        match is_variable(name) {
+            true => Ok((self.required(name)?, name.len())),
+            false => Ok(("$".to_owned(), 0)),
         }
     }
 
@@ -126,9 +130,8 @@ impl VariableScope<'_> {
         }
         // As in a shell, a default also stands for an empty value.
         match (self.variable(name), default) {
-            (Some(""), Some(default)) | (None, Some(default)) => Ok(default.to_owned()),
-            (Some(value), _) => Ok(value.to_owned()),
-            (None, None) => Err(ExpansionError::Unset(name.to_owned())),
+            (Some("") | None, Some(default)) => Ok(default.to_owned()),
+            _ => self.required(name),
         }
     }
 
@@ -158,13 +161,7 @@ impl VariableScope<'_> {
         if let Some(path) = inner.strip_prefix("file:") {
             return Err(ExpansionError::File(path.to_owned()));
         }
-        match inner.strip_prefix("env:") {
-            Some(name) => match self.variable(name) {
-                Some(value) => Ok(Some(value.to_owned())),
-                None => Err(ExpansionError::Unset(name.to_owned())),
-            },
-            None => Ok(None),
-        }
+        inner.strip_prefix("env:").map(|name| self.required(name)).transpose()
     }
 }
 

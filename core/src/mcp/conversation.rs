@@ -63,10 +63,7 @@ pub enum Input {
     },
     /// An instance is being stopped, or has closed its output: it gets nothing new, and what it says
     /// of its end is not to be believed.
-    Leaving {
-        /// Which instance.
-        generation: Generation,
-    },
+    Leaving(Generation),
     /// An instance is gone.
     Ended {
         /// Which instance.
@@ -78,11 +75,8 @@ pub enum Input {
         /// A newer one was wanted in its place: calls of `restart_server` go on waiting.
         superseded: bool,
     },
-    /// The new instance that was asked for did not come up.
-    RestartFailed {
-        /// Why, with its last words.
-        why: String,
-    },
+    /// The new instance that was asked for did not come up: why, with its last words.
+    RestartFailed(String),
     /// The answer to `Sample`; `None` where it cannot be known.
     Worked {
         /// Which instance.
@@ -97,11 +91,8 @@ pub enum Input {
         /// The answer.
         result: ToolResult,
     },
-    /// No instance will come by itself.
-    Down {
-        /// Why, with the server's last words.
-        why: String,
-    },
+    /// No instance will come by itself: why, with the last words of the server.
+    Down(String),
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
 }
@@ -119,15 +110,9 @@ pub enum Effect {
         line: Vec<u8>,
     },
     /// The instance has the session, and gets all that is new.
-    Serving {
-        /// Which instance.
-        generation: Generation,
-    },
+    Serving(Generation),
     /// All that the instance owed is paid: it can go.
-    Drained {
-        /// Which instance.
-        generation: Generation,
-    },
+    Drained(Generation),
     /// The instance did not take the session: it must go, and counts as crashed.
     HandshakeFailed {
         /// Which instance.
@@ -136,15 +121,9 @@ pub enum Effect {
         why: String,
     },
     /// The instance died of a probe for the modern era: start another one, and count no crash.
-    DiedOfProbe {
-        /// Which instance.
-        generation: Generation,
-    },
+    DiedOfProbe(Generation),
     /// The instance has committed itself to another era: replace it, and count no crash.
-    Replace {
-        /// Which instance.
-        generation: Generation,
-    },
+    Replace(Generation),
     /// A request came while nothing runs and nothing is planned.
     Wanted,
     /// One of our own tools was called: answer with `AdminResult`. A restart is answered by the machine.
@@ -155,10 +134,7 @@ pub enum Effect {
         request: AdminRequest,
     },
     /// Find out how much processor time the instance's processes have used.
-    Sample {
-        /// Which instance.
-        generation: Generation,
-    },
+    Sample(Generation),
     /// The instance hangs: it must go, and counts as crashed.
     Wedged {
         /// Which instance.
@@ -248,7 +224,7 @@ impl Conversation {
                 self.server_too_long(generation, &beginning);
             }
             Input::Started { generation, pid } => self.started(generation, pid),
-            Input::Leaving { generation } => self.instances.leave(generation),
+            Input::Leaving(generation) => self.instances.leave(generation),
             Input::Ended { generation, read, how, superseded } => {
                 let instance = self.instances.get(generation);
                 if !superseded && instance.is_some_and(|instance| !instance.has_served) {
@@ -258,7 +234,7 @@ impl Conversation {
                 }
                 self.ended(generation, read, &how);
             }
-            Input::RestartFailed { why } => {
+            Input::RestartFailed(why) => {
                 let failed = self.restart_calls.fail(&why, None);
                 self.say(failed);
             }
@@ -268,7 +244,7 @@ impl Conversation {
                 }
             }
             Input::AdminResult { id, result } => self.say(vec![(id, result)]),
-            Input::Down { why } => {
+            Input::Down(why) => {
                 let failed = self.restart_calls.fail(&why, None);
                 self.say(failed);
                 self.down = Some(why);
@@ -408,7 +384,7 @@ impl Conversation {
                     let params = self.memory.params(b"");
                     self.wedge.probe = Some(self.send_own(generation, probe, &params));
                 }
-                WedgeEffect::Sample => self.effects.push(Effect::Sample { generation }),
+                WedgeEffect::Sample => self.effects.push(Effect::Sample(generation)),
                 WedgeEffect::Wedged { why } => {
                     self.effects.push(Effect::Wedged { generation, why })
                 }

@@ -1,6 +1,5 @@
 //! Reads the envelope of a JSON-RPC message: its kind, its id and its method. The payload stays raw.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
@@ -8,11 +7,11 @@ use super::json::{self, get};
 
 /// An id as raw JSON: `7`, `"a"`. 7 and "7" are two ids; `"\u0061"` and `"a"`, or `7.0` and `7`, are one,
 /// because a peer may well give back the other form.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(Raw);
 
-/// Most ids are short numbers: they need no memory of their own.
-#[derive(Clone)]
+/// Most ids are short numbers: they need no memory of their own. An id has one form alone, so that forms are compared.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Raw {
     Short { length: u8, bytes: [u8; SHORT_BYTES] },
     Long(Box<[u8]>),
@@ -52,26 +51,6 @@ impl Id {
     /// Whether it is a text or a number, as the protocol has it.
     fn is_proper(&self) -> bool {
         matches!(self.raw().first(), Some(b'"' | b'-' | b'0'..=b'9'))
-    }
-}
-
-impl PartialEq for Id {
-    fn eq(&self, other: &Self) -> bool {
-        self.raw() == other.raw()
-    }
-}
-
-impl Eq for Id {}
-
-impl PartialOrd for Id {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Id {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.raw().cmp(other.raw())
     }
 }
 
@@ -164,6 +143,15 @@ pub fn look_closely(line: &[u8]) -> Option<(Message, bool)> {
         }
     };
     Some((message, is_odd))
+}
+
+/// The messages of a batch. One that is a batch itself is an error: that is invalid, and would recurse.
+pub(crate) fn batched(line: &[u8]) -> impl Iterator<Item = Result<&[u8], &[u8]>> {
+    let elements = json::elements(line).unwrap_or_default().into_iter();
+    elements.map(|element| match look(&line[element.clone()]) {
+        Some(Message::Batch) => Err(&line[element]),
+        _ => Ok(&line[element]),
+    })
 }
 
 /// Whether another parser may take a raw key for one that matters, or letters in it are written with escapes,

@@ -162,7 +162,7 @@ impl ClientRequests {
 }
 
 /// A request of the client that wants an answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Flight {
     /// As it came.
     pub(crate) line: Vec<u8>,
@@ -182,18 +182,19 @@ pub(crate) struct Flight {
 }
 
 /// The side that has to act on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Location {
     /// In the queue, until then at most.
     Queued { until: Time },
     /// Sent to this instance, as the line of this number.
     Sent { generation: Generation, number: u64 },
     /// Answered here: it calls a tool of afresh.
+    #[default]
     Local,
 }
 
 /// What may be done with a request whose instance is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Opens the session: sent again until it is answered.
     Handshake,
@@ -204,6 +205,7 @@ pub(crate) enum Class {
     /// May have done something already: answered by afresh, for the model.
     Tool,
     /// Unknown, or not safe: answered by afresh, as an error.
+    #[default]
     Other,
 }
 
@@ -216,17 +218,7 @@ impl Flight {
         location: Location,
         now: Time,
     ) -> Self {
-        Self {
-            line,
-            class,
-            method,
-            location,
-            was_sent_again: false,
-            cancelled: false,
-            progress_token: None,
-            given_at: now,
-            number: 0,
-        }
+        Self { line, class, method, location, given_at: now, ..Self::default() }
     }
 
     pub(crate) fn is_with(&self, here: Generation) -> bool {

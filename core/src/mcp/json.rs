@@ -108,6 +108,11 @@ pub fn place(bytes: &[u8], part: &[u8]) -> Range<usize> {
     start..start + part.len()
 }
 
+/// A value in full; null where there is none, or it cannot be read.
+pub(crate) fn value(bytes: Option<&[u8]>) -> serde_json::Value {
+    bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
+}
+
 /// The text of a string value; `None` for anything else.
 pub fn text(bytes: &[u8]) -> Option<String> {
     read_text(bytes).map(Cow::into_owned)
@@ -153,13 +158,10 @@ fn depth(bytes: &[u8]) -> usize {
     while let Some(at) = bytes[next..].iter().position(|byte| MATTERS[usize::from(*byte)]) {
         next += at;
         match bytes[next] {
-            b'"' => match skip_string(bytes, next) {
-                Some(end) => {
-                    next = end;
-                    continue;
-                }
-                None => break,
-            },
+            b'"' => {
+                next = skip_string(bytes, next).unwrap_or(bytes.len());
+                continue;
+            }
             b'{' | b'[' => depth += 1,
             _ => depth = depth.saturating_sub(1),
         }

@@ -139,7 +139,7 @@ impl Pages {
             let Ok(value) = serde_json::from_slice::<Value>(&entries[entry]) else { continue };
             let Some(name) = value[name].as_str() else { continue };
             let mut hasher = DefaultHasher::new();
-            hash(&value, &mut hasher);
+            value.hash(&mut hasher);
             self.list.0.insert(name.to_owned(), hasher.finish());
         }
         self.count += 1;
@@ -151,25 +151,6 @@ impl Pages {
 /// The raw cursor of the page after this one.
 pub(crate) fn next_cursor(answer: &[u8]) -> Option<&[u8]> {
     json::get(answer, &["result", "nextCursor"]).filter(|cursor| *cursor != b"null")
-}
-
-fn hash(value: &Value, hasher: &mut DefaultHasher) {
-    match value {
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(key, _)| *key);
-            members.len().hash(hasher);
-            for (key, value) in members {
-                key.hash(hasher);
-                hash(value, hasher);
-            }
-        }
-        Value::Array(elements) => {
-            elements.len().hash(hasher);
-            elements.iter().for_each(|element| hash(element, hasher));
-        }
-        other => other.to_string().hash(hasher),
-    }
 }
 
 /// The lists of the server, with afresh's own tools in them.

@@ -22,5 +22,5 @@ pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
 pub use self::replay::Era;
 pub use self::responses::hint_of;
-pub(crate) use self::tools::AdminTool;
 pub use self::tools::{AdminRequest, ToolResult};
+pub(crate) use self::tools::{AdminTool, definition};

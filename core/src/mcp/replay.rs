@@ -3,6 +3,7 @@
 //! Driven by [`Conversation`](super::Conversation) as messages pass by. Never sends anything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::envelope::{Id, Params, param, splice};
 use super::inflight::Flight;
@@ -92,11 +93,7 @@ impl Memory {
             Era::Unknown => None,
             Era::Legacy => self.session.clone().map(|params| ("initialize", params)),
             // The first message decides the era: it must carry the client's own `_meta`.
-            Era::Modern => {
-                let meta = self.meta.as_deref()?;
-                let params = [br#"{"_meta":"#, meta, b"}"].concat();
-                Some(("server/discover", params))
-            }
+            Era::Modern => Some(("server/discover", params(Some(self.meta.as_deref()?), b""))),
         }
     }
 
@@ -115,13 +112,7 @@ impl Memory {
 
     /// The parameters of a request of our own, with more of them after the `_meta` that it must have.
     pub(crate) fn params(&self, more: &[u8]) -> Vec<u8> {
-        match (&self.meta, self.era) {
-            (Some(meta), Era::Modern) => {
-                let comma: &[u8] = if more.is_empty() { b"" } else { b"," };
-                [br#"{"_meta":"#, meta.as_slice(), comma, more, b"}"].concat()
-            }
-            _ => [b"{", more, b"}"].concat(),
-        }
+        params(self.meta.as_deref().filter(|_| self.era == Era::Modern), more)
     }
 
     /// The listen request of this id has ended.
@@ -139,10 +130,8 @@ impl Memory {
             let acknowledged = self.acknowledged.contains(id);
             let uris = param(line, &["notifications", "resourceSubscriptions"]).unwrap_or(b"[]");
             let elements = json::elements(uris).filter(|_| acknowledged).unwrap_or_default();
-            elements.into_iter().map(move |uri| {
-                let more = [br#""uri":"#, &uris[uri]].concat();
-                to_listener(id, &more)
-            })
+            let more = move |uri: Range<usize>| [br#""uri":"#, &uris[uri]].concat();
+            elements.into_iter().map(move |uri| listener_params(id, &more(uri)))
         });
         match self.era {
             Era::Legacy => legacy.collect(),
@@ -168,17 +157,23 @@ impl Memory {
                         && self.acknowledged.contains(id)
                 };
                 let listeners = self.listening.iter().filter(wants);
-                listeners.map(|(id, _)| Some(to_listener(id, b""))).collect()
+                listeners.map(|(id, _)| Some(listener_params(id, b""))).collect()
             }
         }
     }
 }
 
-/// The parameters of a notification for one listener of the modern era.
-fn to_listener(id: &Id, more: &[u8]) -> Vec<u8> {
+/// The parameters of a request, with more of them after the `_meta` that it may need.
+pub(crate) fn params(meta: Option<&[u8]>, more: &[u8]) -> Vec<u8> {
+    let Some(meta) = meta else { return [b"{", more, b"}"].concat() };
     let comma: &[u8] = if more.is_empty() { b"" } else { b"," };
-    let meta = br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"#;
-    [meta, id.raw(), b"}", comma, more, b"}"].concat()
+    [br#"{"_meta":"#, meta, comma, more, b"}"].concat()
+}
+
+/// The parameters of a notification for one listener of the modern era.
+pub(crate) fn listener_params(id: &Id, more: &[u8]) -> Vec<u8> {
+    let meta = [br#"{"io.modelcontextprotocol/subscriptionId":"#, id.raw(), b"}"].concat();
+    params(Some(&meta), more)
 }
 
 /// The parameters of `initialize` with the version that the server chose: a new instance must not

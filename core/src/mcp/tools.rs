@@ -92,7 +92,7 @@ impl AdminTool {
     }
 
     fn definition(self, name: &str) -> Value {
-        let (description, properties, required, read_only) = match self {
+        let (description, properties, required, read_only): (_, _, &[&str], _) = match self {
             Self::Restart => (
                 "Restart this MCP server, so that changes of its code take effect. The connection \
                  stays, and no other call is lost. Answers when the new instance is ready: with the \
@@ -103,7 +103,7 @@ impl AdminTool {
                     "description": "Why, for the audit trail.",
                     "default": "code changes",
                 }}),
-                json!([]),
+                &[],
                 false,
             ),
             Self::Verify => (
@@ -113,14 +113,14 @@ impl AdminTool {
                     "type": "number",
                     "description": "Unix time in seconds; usually the time before restart_server.",
                 }}),
-                json!(["since_timestamp"]),
+                &["since_timestamp"],
                 true,
             ),
             Self::Status => (
                 "How this MCP server does: state, process id, uptime, restarts with their reasons, \
                  last exit, tools gained and lost with the last restart.",
                 json!({}),
-                json!([]),
+                &[],
                 true,
             ),
             Self::Logs => (
@@ -138,25 +138,13 @@ impl AdminTool {
                         "description": "Only lines that contain this text, in upper or lower case.",
                     },
                 }),
-                json!([]),
+                &[],
                 true,
             ),
         };
-        let mut schema = json!({"type": "object", "properties": properties});
-        if required != json!([]) {
-            schema["required"] = required;
-        }
-        json!({
-            "name": name,
-            "description": description,
-            "inputSchema": schema,
-            "annotations": {
-                "readOnlyHint": read_only,
-                "destructiveHint": false,
-                "idempotentHint": read_only,
-                "openWorldHint": false,
-            },
-        })
+        let mut definition = definition(name, description, &properties, required, read_only);
+        definition["annotations"]["idempotentHint"] = read_only.into();
+        definition
     }
 
     /// What is asked for, or what is wrong with it.
@@ -201,6 +189,26 @@ impl AdminTool {
             }
         })
     }
+}
+
+/// The definition of a tool of afresh, for a `tools/list`.
+pub(crate) fn definition(
+    name: &str,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+    read_only: bool,
+) -> Value {
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    json!({
+        "name": name,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {"readOnlyHint": read_only, "destructiveHint": false, "openWorldHint": false},
+    })
 }
 
 /// Our tools, with the names that do not clash with the server's.
@@ -253,34 +261,21 @@ impl Tools {
 
 /// The calls of `restart_server` that wait for a new instance.
 #[derive(Debug, Default)]
-pub(super) struct RestartCalls(Vec<RestartCall>);
+pub(super) struct RestartCalls(pub(super) Vec<RestartCall>);
 
+/// One of them.
 #[derive(Debug)]
-struct RestartCall {
-    id: Id,
-    called_at: Time,
+pub(super) struct RestartCall {
+    pub(super) id: Id,
+    pub(super) called_at: Time,
     /// The newest instance at that time: only a newer one will do.
-    newest: Generation,
-    old_pid: Option<u32>,
-    before: Option<NamedList>,
+    pub(super) newest: Generation,
+    pub(super) old_pid: Option<u32>,
+    /// The tools at that time.
+    pub(super) before: Option<NamedList>,
 }
 
 impl RestartCalls {
-    pub(super) fn add(
-        &mut self,
-        now: Time,
-        id: Id,
-        newest: Generation,
-        old_pid: Option<u32>,
-        before: Option<NamedList>,
-    ) {
-        self.0.push(RestartCall { id, called_at: now, newest, old_pid, before });
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// When a call has waited long enough.
     pub(super) fn next_expiry(&self) -> Option<Time> {
         self.0.first().map(|call| call.called_at + RESTART_ANSWER_MAX)
@@ -296,9 +291,7 @@ impl RestartCalls {
     ) -> Vec<(Id, ToolResult)> {
         let done = self.0.extract_if(.., |call| call.newest < generation);
         done.map(|call| {
-            let seconds = now.since(call.called_at).as_secs_f64();
-            let changes = tools.zip(call.before.as_ref()).map(|(tools, b)| tools.changes_since(b));
-            let said = success(&call, pid, seconds, changes.as_ref(), tools.map(NamedList::len));
+            let said = success(&call, pid, now, tools);
             (call.id, said)
         })
         .collect()
@@ -333,17 +326,12 @@ fn failure(call: RestartCall, text: String, error: &str) -> (Id, ToolResult) {
     (call.id, ToolResult { text, data: Some(data), is_error: true })
 }
 
-fn success(
-    call: &RestartCall,
-    pid: u32,
-    seconds: f64,
-    changes: Option<&Changes>,
-    count: Option<usize>,
-) -> ToolResult {
-    let seconds = (seconds * 1e3).round() / 1e3;
+fn success(call: &RestartCall, pid: u32, now: Time, tools: Option<&NamedList>) -> ToolResult {
+    let seconds = (now.since(call.called_at).as_secs_f64() * 1e3).round() / 1e3;
+    let changes = tools.zip(call.before.as_ref()).map(|(tools, b)| tools.changes_since(b));
     let old = call.old_pid.map_or_else(|| "none was running".to_owned(), |pid| pid.to_string());
     let mut text = format!("restarted in {seconds} s: old pid {old}, new pid {pid}.");
-    let mut tools = json!({"count": count});
+    let mut tools = json!({"count": tools.map(NamedList::len)});
     match changes {
         None if call.before.is_some() => text.push_str(" Its tools could not be listed."),
         None => {}
@@ -431,29 +419,31 @@ mod tests {
 mod restart_tests {
     use super::*;
 
+    fn calls(old_pid: Option<u32>) -> RestartCalls {
+        let (id, called_at, newest) = (Id::new(b"1"), Time::ZERO, Generation(2));
+        RestartCalls(vec![RestartCall { id, called_at, newest, old_pid, before: None }])
+    }
+
     #[test]
     fn only_a_newer_instance_ends_the_wait() {
-        let mut calls = RestartCalls::default();
-        calls.add(Time::ZERO, Id::new(b"1"), Generation(2), Some(10), None);
+        let mut calls = calls(Some(10));
         assert_eq!(calls.next_expiry(), Some(Time::ZERO + RESTART_ANSWER_MAX));
         assert_eq!(calls.succeed(Time::ZERO, Generation(2), 11, None), []);
         assert_eq!(calls.fail("it broke", Some(Generation(2))), []);
         assert_eq!(calls.expire(Time::ZERO), []);
         let done = calls.succeed(Time::ZERO, Generation(3), 11, None);
         assert!(matches!(&done[..], [(_, said)] if said.text.contains("old pid 10, new pid 11")));
-        assert!(calls.is_empty());
+        assert!(calls.0.is_empty());
     }
 
     #[test]
     fn a_call_ends_with_the_failure_or_with_its_time() {
-        let mut calls = RestartCalls::default();
-        calls.add(Time::ZERO, Id::new(b"1"), Generation(2), None, None);
-        let failed = calls.fail("it broke", None);
+        let failed = calls(None).fail("it broke", None);
         assert!(
             matches!(&failed[..], [(_, said)] if said.is_error && said.text.ends_with("it broke"))
         );
-        calls.add(Time::ZERO, Id::new(b"2"), Generation(2), None, None);
+        let mut calls = calls(None);
         let expired = calls.expire(Time::ZERO + RESTART_ANSWER_MAX);
-        assert!(matches!(&expired[..], [(_, said)] if said.is_error) && calls.is_empty());
+        assert!(matches!(&expired[..], [(_, said)] if said.is_error) && calls.0.is_empty());
     }
 }

@@ -309,11 +309,6 @@ impl WedgeWatch {
         let sent = std::mem::take(&mut self.has_sent).then_some(Input::Heard);
         answered.into_iter().chain(sent)
     }
-
-    /// Whether this answers the probe; asked once.
-    pub(super) fn take_probe(&mut self, id: &Id) -> bool {
-        self.probe.take_if(|probe| probe == id).is_some()
-    }
 }
 
 #[cfg(test)]

@@ -224,24 +224,24 @@ impl Driver for ServerDriver<'_> {
         match effect {
             Effect::ToClient(line) => self.server.lane.tell_client(line),
             Effect::ToServer { generation, line } => self.server.lane.tell_server(generation, line),
-            Effect::Serving { generation } => {
+            Effect::Serving(generation) => {
                 self.server.instances.settle(generation);
                 self.tell_service(ServiceInput::Ready(generation)).await;
             }
-            Effect::Drained { generation } => {
+            Effect::Drained(generation) => {
                 self.tell_service(ServiceInput::Drained(generation)).await;
             }
             Effect::HandshakeFailed { generation, why } => {
                 self.fail(generation, format!("it refused the session: {why}")).await;
             }
-            Effect::Replace { generation } => {
+            Effect::Replace(generation) => {
                 let reason = "the client fell back to the older protocol".to_owned();
                 self.tell_service(ServiceInput::Replace(generation, reason)).await;
             }
-            Effect::DiedOfProbe { generation } => {
+            Effect::DiedOfProbe(generation) => {
                 self.tell_service(ServiceInput::DiedOfProbe(generation)).await;
             }
-            Effect::Sample { generation } => {
+            Effect::Sample(generation) => {
                 let snapshot = self.supervise.snapshot(self.server.service);
                 let current = snapshot.filter(|its| its.generation == Some(generation.0));
                 if let Some(pid) = current.and_then(|its| its.pid) {
@@ -333,7 +333,7 @@ impl ServerDriver<'_> {
             }
             InstanceChange::Condemned(why) => self.server.instances.condemn(generation, &why),
             InstanceChange::Stopping => {
-                self.input(Input::Leaving { generation }).await;
+                self.input(Input::Leaving(generation)).await;
                 self.server.instances.settle(generation);
                 self.server.lane.wires.end(generation);
             }
@@ -342,7 +342,7 @@ impl ServerDriver<'_> {
                 if is_replacement {
                     // The conversation has never heard of it.
                     let why = format!("the new instance {how}");
-                    self.input(Input::RestartFailed { why }).await;
+                    self.input(Input::RestartFailed(why)).await;
                 }
                 self.ended(generation, how).await;
             }
@@ -361,7 +361,7 @@ impl ServerDriver<'_> {
         if !self.server.leaving {
             self.server.instances.expect(generation, within, why);
         }
-        self.input(Input::Leaving { generation }).await;
+        self.input(Input::Leaving(generation)).await;
     }
 
     /// The process of an instance has ended: the pipes hand its end on after its last output.
@@ -388,7 +388,7 @@ impl ServerDriver<'_> {
         self.server.instances.settle(generation);
         self.input(Input::Ended { generation, read, how, superseded }).await;
         if let Some(why) = self.failure() {
-            self.input(Input::Down { why }).await;
+            self.input(Input::Down(why)).await;
         }
         if !self.has_run() {
             // The end is looked at again when the client has had its time to ask.

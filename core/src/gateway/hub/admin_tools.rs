@@ -12,7 +12,7 @@ use crate::gateway::backend::Expose;
 use crate::gateway::catalog::{self, CatalogEntry};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};
 use crate::mcp::envelope::{edit, param};
-use crate::mcp::{AdminTool, Kind, ToolResult, json as raw};
+use crate::mcp::{AdminTool, Kind, ToolResult, definition, json as raw};
 use crate::service::State;
 use crate::time::Time;
 
@@ -55,7 +55,7 @@ impl ClientView<'_> {
     }
 
     /// The definitions of the gateway's tools, as the client sees them in its list.
-    pub(super) fn own_definitions(self) -> Vec<String> {
+    pub(super) fn own_definitions(self) -> Vec<Value> {
         let mut all = Vec::new();
         if self.backends.settings.expose == Expose::Search {
             all.extend(search_definitions());
@@ -165,7 +165,7 @@ impl ClientView<'_> {
     }
 }
 
-fn search_definitions() -> [String; 2] {
+fn search_definitions() -> [Value; 2] {
     let find = definition(
         FIND,
         "Search the tools of all servers. Answers with the definitions of those that fit best; \
@@ -190,7 +190,7 @@ fn search_definitions() -> [String; 2] {
     [find, call]
 }
 
-fn admin_definition(tool: AdminTool, servers: &[&str]) -> String {
+fn admin_definition(tool: AdminTool, servers: &[&str]) -> Value {
     let text = |text: &str| json!({"type": "string", "description": text});
     let mut properties =
         json!({"server": {"type": "string", "enum": servers, "description": "Which server."}});
@@ -220,24 +220,4 @@ fn admin_definition(tool: AdminTool, servers: &[&str]) -> String {
         }
     };
     definition(tool.name(), description, &properties, required, tool != AdminTool::Restart)
-}
-
-fn definition(
-    name: &str,
-    description: &str,
-    properties: &Value,
-    required: &[&str],
-    read_only: bool,
-) -> String {
-    let mut schema = json!({"type": "object", "properties": properties});
-    if !required.is_empty() {
-        schema["required"] = json!(required);
-    }
-    json!({
-        "name": name,
-        "description": description,
-        "inputSchema": schema,
-        "annotations": {"readOnlyHint": read_only, "destructiveHint": false, "openWorldHint": false},
-    })
-    .to_string()
 }

@@ -48,16 +48,6 @@ pub(super) struct BackendSlot {
     pub(super) defects: BTreeSet<(Kind, ListDefect)>,
 }
 
-/// Whether a call goes to its server.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    Send(LinkId),
-    /// It waits for the session.
-    Queued,
-    /// The reason as a word, and as a sentence.
-    Refused(&'static str, String),
-}
-
 impl BackendSlot {
     fn new(backend: Backend) -> Self {
         Self {
@@ -277,35 +267,36 @@ impl Backends {
         false
     }
 
-    /// Whether a client's call may go over a link now. Where the session is being opened, it waits for that.
+    /// The link, where a client's call may go over it now; none where the call waits for the session. Else the reason that
+    /// it is refused, as a word and as a sentence.
     pub(super) fn admit(
         &mut self,
         id: LinkId,
         client: ClientId,
         line: &[u8],
         out: &mut Outgoing,
-    ) -> Admission {
-        let Some(link) = self.links.get_mut(id) else { return Admission::Queued };
+    ) -> Result<Option<LinkId>, (&'static str, String)> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(None) };
         let slot = &self.slots[link.slot];
         let (name, max) = (slot.name(), slot.backend.in_flight_max);
         link.retry(out);
         link.calls.used_at = out.now;
         if let Some(why) = link.stopped() {
-            return Admission::Refused("server_down", slot.unusable(&why));
+            return Err(("server_down", slot.unusable(&why)));
         }
         if let LinkStage::Failed(why) = &link.stage {
-            return Admission::Refused("server_down", slot.unusable(why));
+            return Err(("server_down", slot.unusable(why)));
         }
         if !link.is_open() {
             if link.calls.waiting.len() < max {
                 link.calls.waiting.push_back((client, line.to_vec()));
-                return Admission::Queued;
+                return Ok(None);
             }
             let why = format!(
                 "nothing was done: {max} calls wait for the server `{name}`, which is still \
                  starting, as many as `in_flight_max` allows; try again later"
             );
-            return Admission::Refused("server_busy", why);
+            return Err(("server_busy", why));
         }
         let count = link.calls.in_flight;
         if count >= max {
@@ -313,17 +304,17 @@ impl Backends {
                 "nothing was done: {count} calls to the server `{name}` have no answer yet, as \
                  many as `in_flight_max` allows; wait for some of them"
             );
-            return Admission::Refused("server_busy", why);
+            return Err(("server_busy", why));
         }
         if let Some((timeouts, seconds)) = link.calls.circuit.open(out.now) {
             let why = format!(
                 "nothing was done: the server `{name}` left {timeouts} calls in a row without an \
                  answer; it is tried again in {seconds} s"
             );
-            return Admission::Refused("circuit_open", why);
+            return Err(("circuit_open", why));
         }
         link.calls.circuit.pass(out.now);
-        Admission::Send(id)
+        Ok(Some(id))
     }
 
     /// The servers that are reached over HTTP, each with its address and the state of its newest link.

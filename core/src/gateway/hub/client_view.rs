@@ -242,17 +242,16 @@ impl<'a> ClientView<'a> {
         let mut all = Map::new();
         // There are tools of our own, or there may be some of a server's.
         all.insert("tools".to_owned(), json!({"listChanged": true}));
-        if has("prompts") || is_unknown {
-            all.insert("prompts".to_owned(), json!({"listChanged": true}));
-        }
-        if has("resources") || is_unknown {
-            all.insert("resources".to_owned(), json!({"subscribe": true, "listChanged": true}));
-        }
-        if has("completions") || is_unknown {
-            all.insert("completions".to_owned(), json!({}));
-        }
-        if has("logging") || is_unknown && !self.session.is_modern() {
-            all.insert("logging".to_owned(), json!({}));
+        for (name, value) in [
+            ("prompts", json!({"listChanged": true})),
+            ("resources", json!({"subscribe": true, "listChanged": true})),
+            ("completions", json!({})),
+            ("logging", json!({})),
+        ] {
+            let may_have = is_unknown && !(name == "logging" && self.session.is_modern());
+            if has(name) || may_have {
+                all.insert(name.to_owned(), value);
+            }
         }
         // Capabilities that we do not know are passed on from a server that is alone.
         if let [link] = &links[..]
@@ -298,6 +297,7 @@ impl<'a> ClientView<'a> {
             Some(cursor) => cursor?.strip_prefix('p')?.parse().ok()?,
         };
         let own = if kind == Kind::Tools { self.own_definitions() } else { Vec::new() };
+        let own: Vec<String> = own.iter().map(Value::to_string).collect();
         let mut entries = self.usable(kind);
         entries.retain(|entry| kind != Kind::Tools || self.is_revealed(&entry.exposed));
         let all = entries.iter().map(|entry| entry.json.as_slice());

@@ -16,6 +16,7 @@ use crate::limits::{
     CIRCUIT_OPEN_FOR, HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX,
 };
 use crate::mcp::envelope::Id;
+use crate::mcp::replay::params;
 use crate::mcp::{Era, Kind, json as raw, responses};
 use crate::service::State;
 use crate::time::Time;
@@ -204,10 +205,7 @@ impl Link {
         self.stage = LinkStage::Opening;
         self.retry_at = None;
         let (method, params, within) = match self.era {
-            Era::Modern => {
-                let params = [br#"{"_meta":"#, self.meta.as_slice(), b"}"].concat();
-                ("server/discover", params, PROBE_MAX)
-            }
+            Era::Modern => ("server/discover", params(Some(&self.meta), b""), PROBE_MAX),
             Era::Legacy | Era::Unknown => ("initialize", self.opening.clone(), HANDSHAKE_MAX),
         };
         out.request(self.id, method, &params, Purpose::OpenSession, Some(within));
@@ -233,9 +231,7 @@ impl Link {
             };
         }
         let part = |key: &str| raw::get(line, &["result", key]);
-        self.capabilities = part("capabilities")
-            .and_then(|raw| serde_json::from_slice(raw).ok())
-            .unwrap_or(Value::Null);
+        self.capabilities = raw::value(part("capabilities"));
         self.instructions = part("instructions").and_then(raw::text);
         self.stage = LinkStage::Open;
         self.logged_failure = None;
@@ -313,12 +309,9 @@ impl Link {
     }
 
     pub(super) fn request_page(&self, kind: Kind, cursor: Option<&[u8]>, out: &mut Outgoing) {
-        let mut members = Vec::new();
-        if self.era == Era::Modern {
-            members.push([br#""_meta":"#, self.meta.as_slice()].concat());
-        }
-        members.extend(cursor.map(|cursor| [br#""cursor":"#, cursor].concat()));
-        let params = [b"{", members.join(&b',').as_slice(), b"}"].concat();
+        let meta = (self.era == Era::Modern).then_some(self.meta.as_slice());
+        let cursor = cursor.map(|cursor| [br#""cursor":"#, cursor].concat());
+        let params = params(meta, &cursor.unwrap_or_default());
         out.request(self.id, kind.method(), &params, Purpose::ListPage(kind), None);
     }
 

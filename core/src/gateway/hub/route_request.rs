@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use super::Hub;
 use super::admin_tools::GatewayTool;
-use super::backends::Admission;
 use super::link::has_id;
 use super::outgoing::{ClientRequest, Purpose, own_id};
-use super::sessions::{LEVELS, level_in, to_listener};
+use super::sessions::{LEVELS, level_in};
 use crate::gateway::{ClientId, LinkId};
 use crate::limits::{
     CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT,
 };
 use crate::mcp::envelope::{Id, Message, Params, edit, look, param};
+use crate::mcp::replay::listener_params;
 use crate::mcp::{AdminTool, Kind, ToolResult, json as raw, responses};
 use crate::time::Time;
 
@@ -176,17 +176,16 @@ impl Hub {
     /// A client of the newer protocol opens a stream of changes.
     fn listen(&mut self, request: &Request<'_>) {
         let Request { client, id, line, .. } = *request;
-        let filter: Value = param(line, &["notifications"])
-            .and_then(|raw| serde_json::from_slice(raw).ok())
-            .unwrap_or(Value::Null);
+        let filter = raw::value(param(line, &["notifications"]));
         let Some(session) = self.directory.sessions.get_mut(&client) else { return };
         if let Err(why) = session.subscriptions.listen(id, &filter) {
             return self.directory.out.answer_error(client, id, -32603, &why);
         }
         self.directory.use_servers(client);
         let granted = if filter.is_object() { filter } else { json!({}) };
-        let more = format!(r#","notifications":{granted}"#);
-        let line = to_listener("notifications/subscriptions/acknowledged", id, more.as_bytes());
+        let params = listener_params(id, format!(r#""notifications":{granted}"#).as_bytes());
+        let method = "notifications/subscriptions/acknowledged";
+        let line = responses::notification(method, Some(&params));
         self.directory.out.answer(client, id, line);
         self.sync_subscriptions_of(client);
     }
@@ -310,13 +309,13 @@ impl Hub {
             Err(why) => {
                 let name = directory.backends.slots[slot].name();
                 let why = format!("nothing was done, the server `{name}` cannot be used: {why}");
-                Admission::Refused("server_down", why)
+                Err(("server_down", why))
             }
         };
         match admission {
-            Admission::Queued => {}
-            Admission::Refused(reason, why) => directory.refuse(slot, &request, reason, &why),
-            Admission::Send(link) => {
+            Ok(None) => {}
+            Err((reason, why)) => directory.refuse(slot, &request, reason, &why),
+            Ok(Some(link)) => {
                 let timeout = directory.backends.slots[slot].backend.call_timeout;
                 self.send(link, request, timeout);
             }

@@ -203,15 +203,10 @@ impl Hub {
         let Some(uri) = param(line, &["uri"]).and_then(raw::text) else { return };
         // Over the newer protocol it names our own listener: all else is passed on.
         let params = raw::get(line, &["params"]).unwrap_or(b"{}");
-        let mut members = Vec::new();
-        for member in raw::members(params).unwrap_or_default() {
-            if &params[member.key.clone()] != br#""_meta""# {
-                members.push(b',');
-                members.extend_from_slice(&params[member.key]);
-                members.push(b':');
-                members.extend_from_slice(&params[member.value]);
-            }
-        }
+        let members = raw::members(params).unwrap_or_default().into_iter();
+        let others = members.filter(|member| &params[member.key.clone()] != br#""_meta""#);
+        let parts = others.map(|member| &params[member.key.start..member.value.end]);
+        let members = parts.collect::<Vec<_>>().join(&b',');
         let Some(slot) = self.directory.backends.links.get(link).map(|its| its.slot) else {
             return;
         };

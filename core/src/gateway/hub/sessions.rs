@@ -11,6 +11,7 @@ use crate::gateway::LinkId;
 use crate::gateway::access::Access;
 use crate::limits::{CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
 use crate::mcp::envelope::{Id, param};
+use crate::mcp::replay::listener_params;
 use crate::mcp::{Era, Kind, json as raw, responses};
 
 /// The versions of the protocol that have sessions.
@@ -100,9 +101,7 @@ impl ClientSession {
 
     /// Takes the parameters of `initialize`, and agrees on a version.
     pub(super) fn initialize(&mut self, line: &[u8]) {
-        let params: Value = raw::get(line, &["params"])
-            .and_then(|raw| serde_json::from_slice(raw).ok())
-            .unwrap_or(Value::Null);
+        let params = raw::value(raw::get(line, &["params"]));
         let wanted = params["protocolVersion"].as_str().unwrap_or_default();
         let version = LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(NEWEST_LEGACY);
         self.era = Era::Legacy;
@@ -178,16 +177,17 @@ impl Subscriptions {
     }
 
     /// The notification that a resource has changed, once for each way in which the client subscribed to it.
-    /// `members` are those of its parameters, each with a comma in front.
+    /// `members` are those of its parameters.
     pub(super) fn updates(&self, uri: &str, members: &[u8]) -> Vec<(Vec<u8>, Option<Id>)> {
         let method = "notifications/resources/updated";
         let mut lines = Vec::new();
         if self.resources.contains(uri) {
-            let params = [b"{", members.get(1..).unwrap_or_default(), b"}"].concat();
+            let params = [b"{", members, b"}"].concat();
             lines.push((responses::notification(method, Some(&params)), None));
         }
         let listeners = self.listeners.iter().filter(|(_, filter)| filter.resources.contains(uri));
-        lines.extend(listeners.map(|(id, _)| (to_listener(method, id, members), Some(id.clone()))));
+        let line = |id: &Id| responses::notification(method, Some(&listener_params(id, members)));
+        lines.extend(listeners.map(|(id, _)| (line(id), Some(id.clone()))));
         lines
     }
 
@@ -195,15 +195,10 @@ impl Subscriptions {
     pub(super) fn list_changes(&self, kind: Kind) -> Vec<(Vec<u8>, Option<Id>)> {
         let asks = |filter: &ListenFilter| filter.lists.contains(kind.filter());
         let listeners = self.listeners.iter().filter(|(_, filter)| asks(filter));
-        let line = |id: &Id| to_listener(kind.notification(), id, b"");
+        let method = kind.notification();
+        let line = |id: &Id| responses::notification(method, Some(&listener_params(id, b"")));
         listeners.map(|(id, _)| (line(id), Some(id.clone()))).collect()
     }
-}
-
-/// A notification for one listener; further members of its parameters have a comma in front.
-pub(super) fn to_listener(method: &str, id: &Id, members: &[u8]) -> Vec<u8> {
-    let meta = br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"#;
-    responses::notification(method, Some(&[meta, id.raw(), b"}", members, b"}"].concat()))
 }
 
 /// The levels, from the least severe.

@@ -6,11 +6,10 @@ use std::ops::Range;
 
 use super::instances::Received;
 use super::{Conversation, Effect};
-use crate::mcp::envelope::{self, Id, Message, Params, look, param};
+use crate::mcp::envelope::{self, Id, Message, Params, batched, look, param};
 use crate::mcp::inflight::{Class, Flight, Location, QueuedMessage};
-use crate::mcp::json;
 use crate::mcp::responses::{self, Why};
-use crate::mcp::tools::{AdminRequest, AdminTool, ToolResult};
+use crate::mcp::tools::{AdminRequest, AdminTool, RestartCall, ToolResult};
 
 const NO_REQUEST: &str = "this is no request: it needs a method, and a text or a number as its id";
 const TAKEN: &str =
@@ -31,14 +30,13 @@ impl Conversation {
                 }
             }
             Some(Message::Batch) => {
-                for element in json::elements(&line).unwrap_or_default() {
-                    let line = line[element].to_vec();
-                    match look(&line) {
-                        // A batch inside of a batch is invalid, and the stack is bounded.
-                        Some(Message::Batch) => {
+                for message in batched(&line) {
+                    match message {
+                        Ok(line) => self.client_message(line.to_vec()),
+                        Err(line) => {
+                            let line = line.to_vec();
                             self.effects.push(Effect::Divert { generation: None, line });
                         }
-                        _ => self.client_message(line),
                     }
                 }
             }
@@ -67,7 +65,7 @@ impl Conversation {
         {
             // Some servers have chosen the modern era with the probe, and refuse to go back.
             self.instances.serving = None;
-            self.effects.push(Effect::Replace { generation });
+            self.effects.push(Effect::Replace(generation));
         }
         if method == "ping" && self.instances.serving.is_none() {
             return self.effects.push(Effect::ToClient(responses::pong(&id)));
@@ -117,8 +115,10 @@ impl Conversation {
                     self.down = None;
                     let serving = self.instances.serving.and_then(|it| self.instances.get(it));
                     let (newest, old_pid) = (self.instances.newest, serving.map(|it| it.pid));
-                    let tools = self.lists.tools().cloned();
-                    self.restart_calls.add(self.now, id.clone(), newest, old_pid, tools);
+                    let (id, called_at) = (id.clone(), self.now);
+                    let before = self.lists.tools().cloned();
+                    let call = RestartCall { id, called_at, newest, old_pid, before };
+                    self.restart_calls.0.push(call);
                 }
                 self.effects.push(Effect::AdminRequest { id, request });
             }

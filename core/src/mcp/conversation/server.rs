@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::instances::{Received, SessionStage};
 use super::{Conversation, Effect};
 use crate::id::Generation;
-use crate::mcp::envelope::{Id, Message, look, param};
+use crate::mcp::envelope::{Id, Message, batched, look, param};
 use crate::mcp::inflight::{Class, Flight, Location, QueuedMessage};
 use crate::mcp::json;
 use crate::mcp::lists::{Comparison, Kind, PageAnswer, Pages};
@@ -41,15 +41,14 @@ impl Conversation {
                 self.server_response(generation, &id, line, is_error);
             }
             Some(Message::Batch) => {
-                for element in json::elements(&line).unwrap_or_default() {
-                    let line = line[element].to_vec();
-                    match look(&line) {
-                        // A batch inside of a batch is invalid, and the stack is bounded.
-                        Some(Message::Batch) => {
+                for message in batched(&line) {
+                    match message {
+                        Ok(line) => self.server_message(generation, line.to_vec()),
+                        Err(line) => {
+                            let line = line.to_vec();
                             self.effects
                                 .push(Effect::Divert { generation: Some(generation), line });
                         }
-                        _ => self.server_message(generation, line),
                     }
                 }
             }
@@ -131,7 +130,7 @@ impl Conversation {
 
     /// An instance answers a request of afresh.
     fn own_answered(&mut self, generation: Generation, id: &Id, line: &[u8], is_error: bool) {
-        if self.wedge.take_probe(id) {
+        if self.wedge.probe.take_if(|probe| probe == id).is_some() {
             return self.judge(WedgeInput::ProbeAnswered);
         }
         match self.lists.answered(id, line, is_error) {
@@ -216,7 +215,7 @@ impl Conversation {
                 self.send_own(generation, method, &params);
             }
         }
-        self.effects.push(Effect::Serving { generation });
+        self.effects.push(Effect::Serving(generation));
         self.flush(generation);
         if is_replayed {
             for params in self.memory.updates() {
@@ -224,7 +223,7 @@ impl Conversation {
                     responses::notification("notifications/resources/updated", Some(&params));
                 self.effects.push(Effect::ToClient(line));
             }
-            let needs_tools = !self.restart_calls.is_empty();
+            let needs_tools = !self.restart_calls.0.is_empty();
             for kind in self.lists.compare(self.now, generation, needs_tools) {
                 self.request_page(generation, kind, Pages::default());
             }
@@ -280,7 +279,7 @@ impl Conversation {
             } else if flight.class == Class::Probe {
                 self.answer(&id, &Why::NoSuchMethod);
                 if instance.received == Received::OnlyProbe {
-                    self.effects.push(Effect::DiedOfProbe { generation });
+                    self.effects.push(Effect::DiedOfProbe(generation));
                 }
             } else {
                 self.answer(&id, &Why::Restarted(how.to_owned()));
@@ -297,7 +296,7 @@ impl Conversation {
         if self.instances.is(generation, SessionStage::Draining)
             && !self.requests.are_owed_by(generation)
         {
-            self.effects.push(Effect::Drained { generation });
+            self.effects.push(Effect::Drained(generation));
         }
     }
 

@@ -250,13 +250,13 @@ fn a_swap_moves_the_session_and_lets_the_old_one_finish() {
     // The old one still serves.
     assert_eq!(bench.client(LIST), [Done::Server(1, LIST.to_owned())]);
     let done = bench.server(2, &format!(r#"{{"id":{id},"result":{{}}}}"#));
-    assert!(done.contains(&Done::Other(Effect::Serving { generation: Generation(2) })), "{done:?}");
+    assert!(done.contains(&Done::Other(Effect::Serving(Generation(2)))), "{done:?}");
     let next = request(9, "tools/list", "{}");
     assert_eq!(bench.client(&next), [Done::Server(2, next.clone())]);
     assert_eq!(bench.server(1, &result(8)), [Done::Client(result(8))]);
     assert_eq!(
         bench.server(1, &result(7)),
-        [Done::Client(result(7)), Done::Other(Effect::Drained { generation: Generation(1) })]
+        [Done::Client(result(7)), Done::Other(Effect::Drained(Generation(1)))]
     );
     assert_eq!(bench.end(1), []);
 }
@@ -276,7 +276,7 @@ fn a_build_that_does_not_take_the_session_leaves_the_old_one_serving() {
 fn a_server_on_its_way_out_is_not_believed() {
     let mut bench = Bench::legacy();
     bench.client(LIST);
-    bench.handle(Input::Leaving { generation: Generation(1) });
+    bench.handle(Input::Leaving(Generation(1)));
     let lie = r#"{"jsonrpc":"2.0","id":8,"error":{"code":-32000,"message":"Connection closed"}}"#;
     assert_eq!(bench.server(1, lie), []);
     assert_eq!(bench.end(1), []);
@@ -287,7 +287,7 @@ fn a_server_on_its_way_out_is_not_believed() {
 fn one_that_is_on_its_way_out_does_not_get_the_session_any_more() {
     let mut bench = Bench::legacy();
     let id = bench.opening_id(2);
-    bench.handle(Input::Leaving { generation: Generation(2) });
+    bench.handle(Input::Leaving(Generation(2)));
     assert_eq!(bench.server(2, &format!(r#"{{"id":{id},"result":{{}}}}"#)), []);
     assert_eq!(bench.client(LIST), [Done::Server(1, LIST.to_owned())]);
 }
@@ -303,7 +303,7 @@ fn nobody_waits_for_ever() {
     let [Done::Client(line)] = &done[..] else { panic!("{done:?}") };
     assert!(line.contains("the server is not running"), "{line}");
     // For good: at once, with what is known; and somebody is told that it is missed.
-    bench.handle(Input::Down { why: "gave up after 5 restarts".to_owned() });
+    bench.handle(Input::Down("gave up after 5 restarts".to_owned()));
     let done = bench.client(CALL);
     let [Done::Other(Effect::Wanted), Done::Client(line)] = &done[..] else { panic!("{done:?}") };
     assert!(line.contains("gave up after 5 restarts"), "{line}");
@@ -353,13 +353,13 @@ fn a_probe_that_kills_an_old_server_is_answered_for_it() {
     let probe = r#"{"jsonrpc":"2.0","id":"p","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
     bench.client(probe);
     let done = bench.end(1);
-    let [Done::Client(line), Done::Other(Effect::DiedOfProbe { .. })] = &done[..] else {
+    let [Done::Client(line), Done::Other(Effect::DiedOfProbe(_))] = &done[..] else {
         panic!("{done:?}")
     };
     assert!(line.contains("-32601"), "{line}");
     // The client falls back, and the next instance hears nothing but that.
     let done = bench.start(2);
-    assert_eq!(done, [Done::Other(Effect::Serving { generation: Generation(2) })]);
+    assert_eq!(done, [Done::Other(Effect::Serving(Generation(2)))]);
     assert_eq!(bench.client(INITIALIZE), [Done::Server(2, INITIALIZE.to_owned())]);
 }
 
@@ -371,7 +371,7 @@ fn a_server_that_took_the_probe_for_a_choice_is_replaced_before_initialize() {
     bench.client(probe);
     bench.server(1, r#"{"jsonrpc":"2.0","id":"p","result":{}}"#);
     let done = bench.client(INITIALIZE);
-    assert_eq!(done, [Done::Other(Effect::Replace { generation: Generation(1) })]);
+    assert_eq!(done, [Done::Other(Effect::Replace(Generation(1)))]);
     bench.end(1);
     assert!(bench.start(2).contains(&Done::Server(2, INITIALIZE.to_owned())));
 }

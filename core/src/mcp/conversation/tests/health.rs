@@ -25,7 +25,7 @@ impl Bench {
         while let Some(at) = self.conversation.next_wakeup().filter(|at| *at <= until) {
             self.now = self.now.max(at);
             let mut done = self.handle(Input::Wakeup);
-            if done.iter().any(|done| matches!(done, Done::Other(Effect::Sample { .. }))) {
+            if done.iter().any(|done| matches!(done, Done::Other(Effect::Sample(_)))) {
                 if works {
                     worked += self.now.since_start();
                 }

@@ -46,7 +46,7 @@ fn nobody_takes_our_ids_from_us() {
     assert!(to_client(&done)[0].contains("-32600"), "{done:?}");
     let done =
         bench.server(2, &format!(r#"{{"id":{opening},"result":{{"protocolVersion":"v"}}}}"#));
-    let serves = Done::Other(Effect::Serving { generation: Generation(2) });
+    let serves = Done::Other(Effect::Serving(Generation(2)));
     assert!(done.contains(&serves), "{done:?}");
     // And where the client was first, ours is another.
     let mut bench = Bench::legacy();

@@ -146,7 +146,7 @@ fn a_restart_that_fails_is_answered_with_why() {
     let mut bench = Bench::with_tools();
     bench.client(&call(30, "restart_server", "{}"));
     let why = "Traceback: no module".to_owned();
-    let done = heard(&bench.handle(Input::RestartFailed { why }));
+    let done = heard(&bench.handle(Input::RestartFailed(why)));
     assert_eq!(done[0]["result"]["isError"], true);
     assert!(done[0]["result"]["content"][0]["text"].as_str().is_some_and(|t| t.contains("Trace")));
     // And one that never ends is answered too.
