@@ -215,7 +215,7 @@ impl EventLoop {
         // A client that is still there is owed an answer.
         if !self.server.leaving {
             let why = self.driver().why_it_ended();
-            self.driver().input(Input::Down { why }).await;
+            self.driver().input(Input::Down(why)).await;
         }
     }
 
