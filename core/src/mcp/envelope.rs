@@ -1,5 +1,6 @@
 //! Reads the envelope of a JSON-RPC message: its kind, its id and its method. The payload stays raw.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
@@ -7,11 +8,11 @@ use super::json::{self, get};
 
 /// An id as raw JSON: `7`, `"a"`. 7 and "7" are two ids; `"\u0061"` and `"a"`, or `7.0` and `7`, are one,
 /// because a peer may well give back the other form.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Id(Raw);
 
 /// Most ids are short numbers: they need no memory of their own. An id has one form alone, so that forms are compared.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq)]
 enum Raw {
     Short { length: u8, bytes: [u8; SHORT_BYTES] },
     Long(Box<[u8]>),
@@ -51,6 +52,18 @@ impl Id {
     /// Whether it is a text or a number, as the protocol has it.
     fn is_proper(&self) -> bool {
         matches!(self.raw().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+    }
+}
+
+impl PartialOrd for Id {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Id {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.raw().cmp(other.raw())
     }
 }
 
