@@ -352,7 +352,7 @@ impl Remote {
         if is_message {
             self.message(now, exchange, Some(id), reply.body.clone());
         }
-        if self.traffic.requests.pending.get(id).is_some() {
+        if self.traffic.requests.pending.contains_key(id) {
             let what = match is_message {
                 true => "answered a request with something else".to_owned(),
                 false if reply.body.is_empty() => {

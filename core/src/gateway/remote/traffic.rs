@@ -120,7 +120,7 @@ impl Traffic {
 
     /// Whether a request of the hub is taken; it is answered where it finds no room.
     pub(super) fn admits(&mut self, id: &Id, method: &str, bytes: usize) -> bool {
-        if self.requests.pending.get(id).is_some() {
+        if self.requests.pending.contains_key(id) {
             self.log("it was asked twice by one id");
             return false;
         }
