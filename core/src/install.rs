@@ -193,7 +193,7 @@ fn unit_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
+            c if "\"\\".contains(c) => quoted.extend(['\\', c]),
             '%' => quoted.push_str("%%"),
             c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
             c => quoted.push(c),
