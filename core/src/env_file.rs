@@ -4,12 +4,12 @@
 //! that a `$` in a password stays one.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use crate::limits::{ENV_FILE_BYTES_MAX, ENV_FILE_NAMES_MAX};
 
 /// What is wrong with such a file. Its `Display` never quotes a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
 pub struct EnvFileError {
     /// The line, from 1; where a quote is open, the line that opens it.
     pub line: usize,
@@ -18,51 +18,35 @@ pub struct EnvFileError {
 }
 
 /// What can be wrong with a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvFileProblem {
     /// The file is larger than such a file can be.
+    #[error("the file is larger than {}KiB", ENV_FILE_BYTES_MAX / 1024)]
     TooLarge,
     /// The file has more names than such a file can have.
+    #[error("the file has more than {ENV_FILE_NAMES_MAX} names")]
     TooMany,
     /// The bytes are not UTF-8.
+    #[error("this is not UTF-8 text")]
     Encoding,
     /// There is no `=`.
+    #[error("there is no `=`: write `NAME=value`")]
     NoValue,
     /// What stands before the `=` is not a name.
+    #[error(
+        "this is no name: it takes letters, digits, `_`, `.` and `-`, and begins with a letter or `_`"
+    )]
     BadName,
     /// A quote has no end.
+    #[error("the quote that begins here has no end")]
     OpenQuote,
     /// Something stands after the closing quote.
+    #[error("only a comment may follow the closing quote")]
     AfterQuote,
     /// A NUL byte, which no variable can hold.
+    #[error("a variable cannot hold a NUL byte")]
     Nul,
 }
-
-impl fmt::Display for EnvFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
-}
-
-impl fmt::Display for EnvFileProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => write!(f, "the file is larger than {}KiB", ENV_FILE_BYTES_MAX / 1024),
-            Self::TooMany => write!(f, "the file has more than {ENV_FILE_NAMES_MAX} names"),
-            Self::Encoding => f.write_str("this is not UTF-8 text"),
-            Self::NoValue => f.write_str("there is no `=`: write `NAME=value`"),
-            Self::BadName => f.write_str(
-                "this is no name: it takes letters, digits, `_`, `.` and `-`, and begins with a \
-                 letter or `_`",
-            ),
-            Self::OpenQuote => f.write_str("the quote that begins here has no end"),
-            Self::AfterQuote => f.write_str("only a comment may follow the closing quote"),
-            Self::Nul => f.write_str("a variable cannot hold a NUL byte"),
-        }
-    }
-}
-
-impl std::error::Error for EnvFileError {}
 
 /// Reads the variables of a file, in the order of their names; the last of equal names wins.
 ///

@@ -102,26 +102,15 @@ impl fmt::Display for Stamp {
 }
 
 /// Why a duration could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseDurationError {
-    text: String,
-}
-
-impl fmt::Display for ParseDurationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a duration: write a number and a unit, such as `500ms`, `2s`, `1m`, `1h30m` or `7d`",
-            self.text
-        )
-    }
-}
-
-impl std::error::Error for ParseDurationError {}
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a duration: write a number and a unit, such as `500ms`, `2s`, `1m`, `1h30m` or `7d`"
+)]
+pub struct ParseDurationError(String);
 
 /// Reads `500ms`, `1.5s`, `1m`, `1h30m`, `7d` or a bare `0`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseDurationError> {
-    let error = || ParseDurationError { text: text.to_owned() };
+    let error = || ParseDurationError(text.to_owned());
     let mut rest = text.trim();
     if rest == "0" {
         return Ok(Duration::ZERO);

@@ -34,7 +34,7 @@ use crate::error_chain::chain;
 use crate::http::{HttpClient, HttpError, Limits, Request};
 use crate::os;
 use crate::output::Output;
-use crate::process::{Command, Processes, StartError};
+use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner, Briefs};
 use crate::store::trail::Trail;
 
@@ -169,12 +169,12 @@ impl Dispatcher {
                     .spawn(async move { (hook, sender.deliver(&definition, &delivery).await) });
                 self.hook_of.insert(task.id(), hook);
             }
-            Effect::Tell(notice) => {
-                let record = notice.record(self.log.logger);
-                if notice.is_said() {
+            Effect::Tell(record) => {
+                // That an event is lost follows from what was said before.
+                if record.event_type != EventType::HookEventLost {
                     self.log.stderr.log(&record.message);
                 }
-                self.log.trail.append(record);
+                self.log.trail.append(Record { logger: self.log.logger.to_owned(), ..record });
             }
         }
     }
@@ -238,12 +238,6 @@ pub enum TryHookError {
     },
 }
 
-impl From<StartError> for TryHookError {
-    fn from(error: StartError) -> Self {
-        Self::Processes(Box::new(error))
-    }
-}
-
 /// Tells one hook an event that did not happen, once, to see whether it works.
 pub fn try_hook(setup: HookSetup, name: &str) -> Result<(), TryHookError> {
     let found = setup.definitions.iter().find(|definition| definition.name == name);
@@ -253,7 +247,8 @@ pub fn try_hook(setup: HookSetup, name: &str) -> Result<(), TryHookError> {
         .build()
         .map_err(TryHookError::Runtime)?;
     let outcome = runtime.block_on(async {
-        let mut processes = Processes::start()?;
+        let started = Processes::start();
+        let mut processes = started.map_err(|error| TryHookError::Processes(error.into()))?;
         let mut briefs = Briefs::new();
         let sender = DeliverySender::new(setup, briefs.runner());
         let delivery = example(&definition);
@@ -292,20 +287,6 @@ fn example(definition: &HookDefinition) -> Delivery {
     Delivery { happening, count: 1, dropped: 0 }
 }
 
-impl HookSetup {
-    fn about(&self) -> About {
-        About {
-            host: os::host_name(),
-            workspace: self.workspace.as_ref().map(|path| path.display().to_string()),
-            version: self.version.to_owned(),
-        }
-    }
-
-    fn client(&self) -> HttpClient {
-        HttpClient::new(self.certificates.clone())
-    }
-}
-
 /// What deliveries are made with.
 struct DeliverySender {
     about: About,
@@ -317,7 +298,12 @@ struct DeliverySender {
 
 impl DeliverySender {
     fn new(setup: HookSetup, briefs: BriefRunner) -> Self {
-        let (about, client) = (setup.about(), setup.client());
+        let about = About {
+            host: os::host_name(),
+            workspace: setup.workspace.map(|path| path.display().to_string()),
+            version: setup.version.to_owned(),
+        };
+        let client = HttpClient::new(setup.certificates);
         Self { about, client, briefs, cwd: setup.cwd, env: setup.env }
     }
 

@@ -149,7 +149,7 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
     without_notify(&mut up.environment);
     let logs = startup::start_logs(&supervise)?;
     let mut services = ConfiguredServices::new(&up, logs.clone());
-    if past.was_killed() {
+    if past.was_killed {
         supervise.log("the afresh before this one was killed; going on from what it recorded");
     }
     notices.iter().for_each(|notice| supervise.log(notice));

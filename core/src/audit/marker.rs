@@ -1,15 +1,14 @@
 //! Owns the restart marker, a JSON object that says who restarted last, when and why (R5), and the verification of a
 //! restart by it (R6). Never reads or writes the file.
 
-use std::fmt;
-
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::redact::redact_text;
 use crate::time::Stamp;
 
 /// What the marker file says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Marker {
     /// When the restart was asked for, in Unix seconds.
     pub timestamp: f64,
@@ -20,8 +19,10 @@ pub struct Marker {
     /// `timestamp` in RFC 3339.
     pub iso_time: String,
     /// The service that restarts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     /// The process before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_pid: Option<u32>,
 }
 
@@ -40,25 +41,16 @@ impl Marker {
 
     /// The content of the marker file.
     pub fn to_json(&self) -> Value {
-        let mut fields = Map::new();
-        fields.insert("timestamp".to_owned(), self.timestamp.into());
-        fields.insert("pid".to_owned(), self.pid.into());
-        fields.insert("reason".to_owned(), self.reason.as_str().into());
-        fields.insert("iso_time".to_owned(), self.iso_time.as_str().into());
-        if let Some(service) = &self.service {
-            fields.insert("service".to_owned(), service.as_str().into());
-        }
-        if let Some(pid) = self.previous_pid {
-            fields.insert("previous_pid".to_owned(), pid.into());
-        }
-        Value::Object(fields)
+        json!(self)
     }
 
     /// Reads the content of a marker file; fields that are not known are passed over.
     pub fn parse(text: &str) -> Result<Self, ParseMarkerError> {
-        let error = |problem: String| ParseMarkerError { problem };
-        let value: Value = serde_json::from_str(text).map_err(|e| error(e.to_string()))?;
-        let missing = |name: &str| error(format!("field `{name}` is missing or of the wrong type"));
+        let value: Value =
+            serde_json::from_str(text).map_err(|e| ParseMarkerError(e.to_string()))?;
+        let missing = |name: &str| {
+            ParseMarkerError(format!("field `{name}` is missing or of the wrong type"))
+        };
         let text_of = |name: &str| value[name].as_str().map(str::to_owned);
         let pid_of = |name: &str| value[name].as_u64().and_then(|pid| u32::try_from(pid).ok());
         Ok(Self {
@@ -82,18 +74,9 @@ fn to_micros(seconds: f64) -> f64 {
 }
 
 /// Why a text is no marker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseMarkerError {
-    problem: String,
-}
-
-impl fmt::Display for ParseMarkerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a restart marker: {}", self.problem)
-    }
-}
-
-impl std::error::Error for ParseMarkerError {}
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a restart marker: {0}")]
+pub struct ParseMarkerError(String);
 
 /// The answer to the question, with the names that agents know.
 #[derive(Clone, Debug, PartialEq)]

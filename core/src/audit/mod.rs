@@ -51,11 +51,6 @@ impl Level {
 }
 
 impl Record {
-    /// The record as a line of the trail, newline included.
-    pub fn to_line(&self, stamp: Stamp) -> String {
-        format!("{}\n", self.to_value(stamp))
-    }
-
     fn to_value(&self, stamp: Stamp) -> Value {
         let mut props = Map::new();
         props.insert("event_type".to_owned(), Value::from(self.event_type.name()));
@@ -154,7 +149,7 @@ mod tests {
         };
         let stamp = Stamp::since_unix_epoch(Duration::from_millis(1_500));
         assert_eq!(
-            record.to_line(stamp),
+            record.to_safe_line(stamp),
             concat!(
                 r#"{"timestamp":"1970-01-01T00:00:01.500Z","level":"INFO","logger":"afresh.keep","#,
                 r#""message":"Server restart requested","props":{"event_type":"server_restart_requested","#,

@@ -12,7 +12,7 @@ use super::EventType;
 pub struct TrailSummary {
     services: BTreeMap<String, ServiceSummary>,
     /// The last supervisor did not get to say that it ends.
-    was_killed: bool,
+    pub was_killed: bool,
 }
 
 /// What became of one service.
@@ -93,11 +93,6 @@ impl TrailSummary {
         self.services.iter_mut().filter_map(named)
     }
 
-    /// Whether the last supervisor was killed.
-    pub fn was_killed(&self) -> bool {
-        self.was_killed
-    }
-
     /// The newest instance of each service that there ever was.
     pub fn generations(&self) -> impl Iterator<Item = (&str, u64)> {
         self.services.iter().map(|(name, service)| (name.as_str(), service.generation))
@@ -174,7 +169,7 @@ mod tests {
         past.note(&started("a", 2, 1));
         let stop = json!({ "service": "b", "reason": "stopped_by_user" });
         past.note(&record("server_stopped", &stop));
-        assert!(past.was_killed());
+        assert!(past.was_killed);
         let a = past.of("a");
         assert_eq!((a.generation, a.restarts, a.wanted), (2, 1, UserIntent::Up));
         assert_eq!(past.of("b").wanted, UserIntent::Down);
@@ -188,7 +183,7 @@ mod tests {
         past.note(&started("a", 7, 6));
         past.note(&record("server_stopped", &json!({ "service": "a", "reason": "shutdown" })));
         past.note(&record("supervisor_stopped", &json!({})));
-        assert!(!past.was_killed());
+        assert!(!past.was_killed);
         assert_eq!(past.of("a"), ServiceSummary { generation: 7, ..Default::default() });
     }
 

@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget};
 use crate::audit::redact::excerpt;
 use crate::audit::{EventType, Level, Record};
@@ -58,8 +60,8 @@ pub struct DeliveryFailure {
 pub enum Effect {
     /// Tell a hook; answer with `Delivered` or `Failed`.
     Deliver(HookId, Delivery),
-    /// Say something about a hook.
-    Tell(HookNotice),
+    /// Record that a hook begins to fail, has lost an event, or works again. The logger is the caller's.
+    Tell(Record),
 }
 
 /// What a hook has not been told when afresh ends.
@@ -106,6 +108,8 @@ pub(super) enum DeliveryStage {
     Pausing { tries: u32, until: Time },
 }
 
+type Props = Vec<(&'static str, Value)>;
+
 /// The same is told again only after this.
 #[derive(Debug)]
 struct QuietPeriod {
@@ -116,7 +120,15 @@ struct QuietPeriod {
 impl Deliveries {
     /// With nothing to tell yet. Equal seeds and equal inputs give equal histories.
     pub fn new(definitions: Vec<HookDefinition>, seed: u64) -> Self {
-        let queues = definitions.into_iter().map(HookQueue::new).collect();
+        let queue = |definition| HookQueue {
+            definition,
+            queue: VecDeque::new(),
+            stage: DeliveryStage::Idle,
+            quiet: BTreeMap::new(),
+            dropped: 0,
+            failing: None,
+        };
+        let queues = definitions.into_iter().map(queue).collect();
         Self { queues, random: Random::new(seed) }
     }
 
@@ -194,17 +206,6 @@ impl HookDefinition {
 }
 
 impl HookQueue {
-    fn new(definition: HookDefinition) -> Self {
-        Self {
-            definition,
-            queue: VecDeque::new(),
-            stage: DeliveryStage::Idle,
-            quiet: BTreeMap::new(),
-            dropped: 0,
-            failing: None,
-        }
-    }
-
     /// The first of its kind goes at once; what follows soon is told together.
     fn take(&mut self, now: Time, happening: Happening) {
         let key = (happening.service.clone(), happening.event);
@@ -273,8 +274,14 @@ impl HookQueue {
         self.stage = DeliveryStage::Idle;
         self.queue.pop_front();
         if let Some(lost) = self.failing.take() {
-            let hook = self.definition.name.clone();
-            effects.push(Effect::Tell(HookNotice::Works { hook, lost }));
+            let lost_events = match lost {
+                0 => String::new(),
+                1 => "; one event was lost".to_owned(),
+                lost => format!("; {lost} events were lost"),
+            };
+            let said = format!("works again{lost_events}");
+            let props = vec![("lost", lost.into())];
+            effects.push(self.tell(Level::Info, EventType::HookRecovered, &said, props));
         }
     }
 
@@ -290,18 +297,20 @@ impl HookQueue {
         let wait = pause_after(tries, failure.after, jitter);
         let in_time = now.since(front.since) + wait <= HOOK_AGE_MAX;
         let again = failure.again && tries < self.definition.tries_max() && in_time;
-        let hook = self.definition.name.clone();
+        let why = failure.why;
         let Happening { event, service, .. } = &front.delivery.happening;
-        let (event, service) = (*event, service.clone());
+        let (about, event) =
+            (format!("told of `{}` of {service}: {why}", event.name()), event.name());
+        let mut props: Props =
+            vec![("service", json!(service)), ("event", json!(event)), ("error", json!(why))];
         if self.failing.is_none() {
             self.failing = Some(0);
-            effects.push(Effect::Tell(HookNotice::Failed {
-                hook: hook.clone(),
-                event,
-                service: service.clone(),
-                why: failure.why.clone(),
-                again_in: again.then_some(wait),
-            }));
+            let then = match again {
+                true => format!("trying again in {}", show_duration(wait)),
+                false => "not trying again".to_owned(),
+            };
+            let said = format!("was not {about}; {then}");
+            effects.push(self.tell(Level::Warning, EventType::HookFailed, &said, props.clone()));
         }
         if again {
             self.stage = DeliveryStage::Pausing { tries, until: now + wait };
@@ -312,9 +321,18 @@ impl HookQueue {
             let Delivery { count, dropped, .. } = delivery;
             self.dropped += count + dropped;
             self.failing = self.failing.map(|lost| lost + count);
-            let why = failure.why;
-            effects.push(Effect::Tell(HookNotice::Lost { hook, event, service, why, count }));
+            props.push(("count", count.into()));
+            let said = format!("is never {about}");
+            effects.push(self.tell(Level::Error, EventType::HookEventLost, &said, props));
         }
+    }
+
+    /// Says something about the hook itself.
+    fn tell(&self, level: Level, event_type: EventType, said: &str, props: Props) -> Effect {
+        let hook = &self.definition.name;
+        let props = [("hook", json!(hook))].into_iter().chain(props).collect();
+        let message = format!("hook `{hook}` {said}");
+        Effect::Tell(Record { level, logger: String::new(), message, event_type, props })
     }
 
     /// Nothing is held back any more.
@@ -342,99 +360,6 @@ fn pause_after(tries: u32, asked: Option<Duration>, jitter: f64) -> Duration {
     let waits = ExponentialWait::doubling(HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX);
     let wait = waits.after(tries.saturating_sub(1));
     spread(wait, 0.5, jitter).max(asked.unwrap_or_default().min(HOOK_RETRY_AFTER_MAX))
-}
-
-/// Something that people are told about a hook.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HookNotice {
-    /// It has begun to fail.
-    Failed {
-        /// Its name.
-        hook: String,
-        /// What it was to be told.
-        event: HookEvent,
-        /// Of which service.
-        service: String,
-        /// Why that failed.
-        why: String,
-        /// When it is tried again; none where it is not.
-        again_in: Option<Duration>,
-    },
-    /// It was not told something, for good.
-    Lost {
-        /// Its name.
-        hook: String,
-        /// What it was to be told.
-        event: HookEvent,
-        /// Of which service.
-        service: String,
-        /// The last failure.
-        why: String,
-        /// How many of these it stood for.
-        count: u64,
-    },
-    /// It works again.
-    Works {
-        /// Its name.
-        hook: String,
-        /// Events that were lost meanwhile.
-        lost: u64,
-    },
-}
-
-impl HookNotice {
-    /// Whether it belongs into the log, besides the trail.
-    pub const fn is_said(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Works { .. })
-    }
-
-    /// The record of the trail; its message is the line of the log.
-    pub fn record(&self, logger: &str) -> Record {
-        let (level, event_type, message, props) = match self {
-            Self::Failed { hook, event, service, why, again_in } => {
-                let then = match again_in {
-                    Some(wait) => format!("trying again in {}", show_duration(*wait)),
-                    None => "not trying again".to_owned(),
-                };
-                let event = event.name();
-                let message =
-                    format!("hook `{hook}` was not told of `{event}` of {service}: {why}; {then}");
-                let props = vec![("event", event.into()), ("error", why.as_str().into())];
-                (Level::Warning, EventType::HookFailed, message, with(hook, Some(service), props))
-            }
-            Self::Lost { hook, event, service, why, count } => {
-                let event = event.name();
-                let message =
-                    format!("hook `{hook}` is never told of `{event}` of {service}: {why}");
-                let props = vec![
-                    ("event", event.into()),
-                    ("error", why.as_str().into()),
-                    ("count", (*count).into()),
-                ];
-                (Level::Error, EventType::HookEventLost, message, with(hook, Some(service), props))
-            }
-            Self::Works { hook, lost } => {
-                let message = match lost {
-                    0 => format!("hook `{hook}` works again"),
-                    1 => format!("hook `{hook}` works again; one event was lost"),
-                    lost => format!("hook `{hook}` works again; {lost} events were lost"),
-                };
-                let props = vec![("lost", (*lost).into())];
-                (Level::Info, EventType::HookRecovered, message, with(hook, None, props))
-            }
-        };
-        Record { level, logger: logger.to_owned(), message, event_type, props }
-    }
-}
-
-type Props = Vec<(&'static str, serde_json::Value)>;
-
-fn with(hook: &str, service: Option<&String>, mut props: Props) -> Props {
-    if let Some(service) = service {
-        props.insert(0, ("service", service.as_str().into()));
-    }
-    props.insert(0, ("hook", hook.into()));
-    props
 }
 
 impl DeliveryFailure {

@@ -51,10 +51,7 @@ impl Stories {
         title: &str,
         event: &Event,
     ) -> Vec<Happening> {
-        if !self.0.contains_key(service) {
-            self.0.insert(service.to_owned(), Story::default());
-        }
-        let Some(story) = self.0.get_mut(service) else { return Vec::new() };
+        let story = self.0.entry(service.to_owned()).or_default();
         let told = story.hear(title, event);
         let happening = |(event, reason, message): (HookEvent, Option<String>, String)| Happening {
             event,
@@ -82,11 +79,11 @@ impl Story {
                     let message = format!("{title} was restarted (pid {pid}): {reason}");
                     (HookEvent::Restarted, Some(reason), message)
                 });
-                restarted.into_iter().collect()
+                return restarted.into_iter().collect();
             }
             Event::Exited { pid, exit, ending, .. } if ending.is_crash() => {
                 (self.pid, self.exit) = (pid.or(self.pid), Some(*exit));
-                vec![(HookEvent::Crash, Some(ending.to_string()), said())]
+                return vec![(HookEvent::Crash, Some(ending.to_string()), said())];
             }
             Event::SpawnFailed(failure) => {
                 let crash = (HookEvent::Crash, Some(failure.message.clone()), said());
@@ -97,34 +94,22 @@ impl Story {
                     let message = format!("{title} is not tried again: {}", failure.message);
                     (HookEvent::GaveUp, Some(failure.message.clone()), message)
                 });
-                [crash].into_iter().chain(gave_up).collect()
+                return [crash].into_iter().chain(gave_up).collect();
             }
             Event::CrashLoop { crashes, window, .. } => {
                 let reason = format!("{crashes} crashes within {}", show_duration(*window));
-                vec![(HookEvent::CrashLoop, Some(reason), said())]
+                return vec![(HookEvent::CrashLoop, Some(reason), said())];
             }
             Event::GaveUp { last, .. } => {
                 self.asked = None;
-                vec![(HookEvent::GaveUp, Some(last.to_string()), said())]
+                return vec![(HookEvent::GaveUp, Some(last.to_string()), said())];
             }
-            Event::Recovered { .. } => vec![(HookEvent::Recovered, None, said())],
-            Event::RestartRequested { reason, .. } => {
-                self.asked = Some(reason.clone());
-                Vec::new()
-            }
+            Event::Recovered { .. } => return vec![(HookEvent::Recovered, None, said())],
+            Event::RestartRequested { reason, .. } => self.asked = Some(reason.clone()),
             // The restart that was asked for does not come.
-            Event::SwapFailed { .. } | Event::Stopped(_) => {
-                self.asked = None;
-                Vec::new()
-            }
-            Event::Exited { exit, .. } => {
-                self.exit = Some(*exit);
-                Vec::new()
-            }
-            Event::Adopted { pid, .. } => {
-                (self.pid, self.has_run) = (Some(*pid), true);
-                Vec::new()
-            }
+            Event::SwapFailed { .. } | Event::Stopped(_) => self.asked = None,
+            Event::Exited { exit, .. } => self.exit = Some(*exit),
+            Event::Adopted { pid, .. } => (self.pid, self.has_run) = (Some(*pid), true),
             Event::UserRequested(_)
             | Event::Health(_)
             | Event::CandidateStarted { .. }
@@ -133,7 +118,8 @@ impl Story {
             | Event::ExitingForRestart { .. }
             | Event::Throttled { .. }
             | Event::Restarting { .. }
-            | Event::Escalating { .. } => Vec::new(),
+            | Event::Escalating { .. } => {}
         }
+        Vec::new()
     }
 }

@@ -7,9 +7,7 @@ mod delivery;
 mod event_filter;
 mod payload;
 
-pub use self::delivery::{
-    Deliveries, DeliveryFailure, Effect, HookId, HookNotice, Input, Undelivered,
-};
+pub use self::delivery::{Deliveries, DeliveryFailure, Effect, HookId, Input, Undelivered};
 pub use self::event_filter::{Happening, Stories};
 pub use self::payload::{About, Delivery, Message};
 
@@ -46,15 +44,13 @@ impl HookEvent {
     pub const ALL: [Self; 5] =
         [Self::Crash, Self::CrashLoop, Self::GaveUp, Self::Recovered, Self::Restarted];
 
+    /// The words for them.
+    pub const NAMES: [&'static str; 5] =
+        ["crash", "crash_loop", "gave_up", "recovered", "restarted"];
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Crash => "crash",
-            Self::CrashLoop => "crash_loop",
-            Self::GaveUp => "gave_up",
-            Self::Recovered => "recovered",
-            Self::Restarted => "restarted",
-        }
+        Self::NAMES[self as usize]
     }
 }
 

@@ -57,7 +57,7 @@ fn delivered(effects: &[Effect]) -> Vec<(usize, String, u64, u64)> {
 
 fn told(effects: &[Effect]) -> Vec<&'static str> {
     let one = |effect: &Effect| match effect {
-        Effect::Tell(notice) => Some(notice.record("afresh.up").event_type.name()),
+        Effect::Tell(record) => Some(record.event_type.name()),
         Effect::Deliver(..) => None,
     };
     effects.iter().filter_map(one).collect()

@@ -87,7 +87,7 @@ impl ConfiguredServices {
             generations.map(|(name, number)| (name.to_owned(), Generation(number))).collect();
         for definition in services {
             let ServiceSummary { generation, restarts, .. } = past.of(&definition.name);
-            let restarts = past.was_killed().then_some(restarts);
+            let restarts = past.was_killed.then_some(restarts);
             self.add(supervise, definition, width, (Generation(generation), restarts));
         }
         self.order(supervise);

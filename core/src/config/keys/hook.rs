@@ -12,7 +12,7 @@ keys! {
     HOOK of "hook";
 
     /// What it wants to hear.
-    ON: Key<Vec<String>> = key("on", list(Kind::Words(&HOOK_EVENTS)))
+    ON: Key<Vec<String>> = key("on", list(Kind::Words(&HookEvent::NAMES)))
         .example(r#"["crash", "gave_up"]"#).or("all of them");
     /// The services that it is about.
     SERVICES: Key<Vec<String>> = key("services", list(Kind::Names)).example(r#"["api"]"#)
@@ -29,14 +29,3 @@ keys! {
     /// Headers that are sent; for `webhook`.
     HEADERS: Key<Pairs> = key("headers", key::HEADERS).example(r#"{ Authorization = "Bearer …" }"#);
 }
-
-/// The names of [`HookEvent::ALL`], in the same order.
-static HOOK_EVENTS: [&str; HookEvent::ALL.len()] = {
-    let mut names = [""; HookEvent::ALL.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = HookEvent::ALL[index].name();
-        index += 1;
-    }
-    names
-};

@@ -192,7 +192,7 @@ fn a_deleted_file_or_folder_is_made_again() {
 fn a_torn_line_is_cut_off_and_put_on_record() {
     let dir = TempDir::new();
     let path = dir.join("audit.jsonl");
-    let whole = event(0).to_line(now());
+    let whole = event(0).to_safe_line(now());
     let torn = format!("{{\"token\":\"hush1\",\"text\":\"{}\u{1F980}", "\0".repeat(9000));
     fs::write(&path, format!("{whole}{}", &torn)).unwrap();
     let (trail, _notices) = open(&path);
@@ -212,7 +212,7 @@ fn a_torn_line_is_cut_off_and_put_on_record() {
     };
     append("{");
     trail.announce_blocking(event(2)).unwrap();
-    append(event(3).to_line(now()).trim_end());
+    append(event(3).to_safe_line(now()).trim_end());
     trail.announce_blocking(event(4)).unwrap();
     assert_eq!(numbers(&path), [0, 1, 2, 3, 4]);
     assert_eq!(event_types(&path).iter().filter(|e| *e == "trail_repaired").count(), 2);
