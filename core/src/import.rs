@@ -175,7 +175,8 @@ impl ImportReader<'_> {
                 self.note(&server.name, "is turned off there and left out");
                 continue;
             }
-            let Some(backend) = self.server(server) else {
+            let given = server.given.iter().collect();
+            let Some(backend) = (EntryReader { reader: self, server, given }).backend() else {
                 self.leave_out(server);
                 continue;
             };
@@ -190,152 +191,6 @@ impl ImportReader<'_> {
         }
     }
 
-    /// None where it is left out, or where something is wrong with it.
-    fn server(&mut self, server: &ClientServer) -> Option<Backend> {
-        let errors = self.errors.len();
-        let mut entry = ImportEntry::new(server);
-        let transport = match server.start() {
-            Start::Odd(why) => {
-                let message = format!("server `{}` cannot be taken: {why}", harmless(&server.name));
-                self.error(ErrorKind::BadValue, message, &server.at, "correct it, or turn it off");
-                return None;
-            }
-            Start::Command { words, .. } if is_gateway(&words) => {
-                self.note(&server.name, "is `afresh gateway` itself and left out");
-                return None;
-            }
-            Start::Command { words, flags } => {
-                let flags = without_name(&flags);
-                if !flags.is_empty() {
-                    let flags = harmless(&redact_args(&flags).join(" "));
-                    let what = format!(
-                        "is behind `afresh mcp` there, whose `{flags}` is not taken over: say it in \
-                         `[server.NAME]`"
-                    );
-                    self.note(&server.name, &what);
-                }
-                Transport::Stdio(Box::new(self.stdio(&mut entry, &words)))
-            }
-            Start::Remote => Transport::Http(self.http(&mut entry)?),
-        };
-        let name = self.name(server)?;
-        let backend = Backend {
-            name,
-            transport,
-            prefix: Prefix::Name,
-            allow: self.list(&mut entry, &["enabled_tools", "includeTools"]),
-            deny: (self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]))
-                .unwrap_or_default(),
-            share: Share::All,
-            hide_when_down: false,
-            call_timeout: self.seconds(&mut entry, "tool_timeout_sec"),
-            in_flight_max: SERVER_IN_FLIGHT_MAX,
-        };
-        if errors != self.errors.len() {
-            return None;
-        }
-        for key in entry.rest() {
-            let what = format!("has `{}`, which is passed over", harmless(&key));
-            self.note(&server.name, &what);
-        }
-        Some(backend)
-    }
-
-    /// A name that tools can begin with.
-    fn name(&mut self, server: &ClientServer) -> Option<String> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let mut name: String = server.name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
-        if name.starts_with('-') {
-            name.replace_range(..1, "_");
-        }
-        if name.eq_ignore_ascii_case(OWN_NAME) {
-            name.push('_');
-        }
-        if !(1..=NAME_CHARS_MAX).contains(&name.len()) {
-            let message = format!("`{}` is no name for a server", harmless(&server.name));
-            let hint = format!("a name has at least one character, and at most {NAME_CHARS_MAX}");
-            self.error(ErrorKind::BadValue, message, &server.at, &hint);
-            return None;
-        }
-        if name != server.name {
-            self.note(&server.name, &format!("is called `{name}` here"));
-        }
-        Some(name)
-    }
-
-    fn stdio(&mut self, entry: &mut ImportEntry<'_>, words: &[&SpannedText]) -> StdioServer {
-        let has_args = !entry.take("args").is_empty();
-        let mut command = Vec::new();
-        for (index, word) in words.iter().enumerate() {
-            let written = &self.text[word.range.clone()];
-            if word.text.is_empty() && !matches!(written, "\"\"" | "''") {
-                let message = format!("an argument of server `{}` is no text", entry.shown());
-                self.error(ErrorKind::WrongType, message, &word.range, "put it in quotes");
-                continue;
-            }
-            let key = if index > 0 && has_args { "args" } else { "command" };
-            command.extend(self.fill(entry, key, &word.text, &word.range));
-        }
-        entry.take("command");
-        let mut env = self.pairs(entry, "env");
-        env.extend(self.pairs(entry, "environment"));
-        StdioServer {
-            command,
-            env,
-            cwd: self.one(entry, "cwd").map(PathBuf::from),
-            env_file: self.one(entry, "envFile").map(PathBuf::from),
-            ..self.usual.clone()
-        }
-    }
-
-    fn http(&mut self, entry: &mut ImportEntry<'_>) -> Option<HttpServer> {
-        let errors = self.errors.len();
-        let kind = self.one(entry, "type");
-        let at = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| entry.place(key));
-        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| self.one(entry, key));
-        let mut headers = self.pairs(entry, "headers");
-        headers.extend(self.pairs(entry, "http_headers"));
-        for given in entry.take("env_http_headers") {
-            if let (Some(name), EntryValue::Text(variable)) = (given.name.clone(), &given.value) {
-                let value = self.variable(entry, "env_http_headers", variable, &given.at);
-                headers.extend(value.map(|value| (name, value)));
-            }
-        }
-        for given in entry.take("bearer_token_env_var") {
-            if let EntryValue::Text(variable) = &given.value {
-                let token = self.variable(entry, "bearer_token_env_var", variable, &given.at);
-                let header = |token| ("Authorization".to_owned(), format!("Bearer {token}"));
-                headers.extend(token.map(header));
-            }
-        }
-        if headers
-            .iter()
-            .any(|(name, value)| !is_header_name(name) || value.contains(char::is_control))
-        {
-            let message = format!("server `{}` has a header that cannot be sent", entry.shown());
-            let hint = "look at its headers, and at the variables in them";
-            self.error(ErrorKind::BadValue, message, &entry.server.at, hint);
-        }
-        let Some(url) = url.filter(|url| url_host(url).is_some()) else {
-            // A variable that is missing was named.
-            if errors == self.errors.len() {
-                let message = format!(
-                    "server `{}` has no URL that begins with `http://` or `https://`",
-                    entry.shown()
-                );
-                let hint = "add `url`, without a name or password in it";
-                self.error(
-                    ErrorKind::BadValue,
-                    message,
-                    &at.unwrap_or(entry.server.at.clone()),
-                    hint,
-                );
-            }
-            return None;
-        };
-        Some(HttpServer { url, headers, sse: (kind.as_deref() == Some("sse")).then_some(true) })
-    }
-
     fn note(&mut self, name: &str, what: &str) {
         self.import.notes.push(format!("server `{}` {what}", harmless(name)));
     }
@@ -345,6 +200,292 @@ impl ImportReader<'_> {
             let excerpt_of = Some((self.text, at.clone()));
             self.errors.push(error_at(self.path, kind, message, excerpt_of, hint));
         }
+    }
+}
+
+/// The reading of one server: what its entry says, key by key, checked and filled in.
+struct EntryReader<'r, 'a> {
+    reader: &'r mut ImportReader<'a>,
+    server: &'r ClientServer,
+    /// What was not looked at yet.
+    given: Vec<&'r EntryField>,
+}
+
+/// Keys that change nothing here: they are about how a client shows or asks. A server has all variables of afresh, so
+/// that `env_vars` adds nothing.
+const SILENT: &[&str] = &[
+    "type",
+    "enabled",
+    "disabled",
+    "description",
+    "version",
+    "autoApprove",
+    "alwaysAllow",
+    "trust",
+    "required",
+    "env_vars",
+];
+
+/// The keys of a URL, as clients call it.
+const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+
+impl<'r> EntryReader<'r, '_> {
+    /// None where it is left out, or where something is wrong with it.
+    fn backend(mut self) -> Option<Backend> {
+        let errors = self.reader.errors.len();
+        let transport = match self.server.start() {
+            Start::Odd(why) => {
+                let message = format!("server `{}` cannot be taken: {why}", self.shown());
+                return self.error(ErrorKind::BadValue, message, "correct it, or turn it off");
+            }
+            Start::Command { words, .. } if is_gateway(&words) => {
+                self.note("is `afresh gateway` itself and left out");
+                return None;
+            }
+            Start::Command { words, flags } => {
+                let flags = without_name(&flags);
+                if !flags.is_empty() {
+                    let flags = harmless(&redact_args(&flags).join(" "));
+                    self.note(&format!(
+                        "is behind `afresh mcp` there, whose `{flags}` is not taken over: say it in \
+                         `[server.NAME]`"
+                    ));
+                }
+                Transport::Stdio(Box::new(self.stdio(&words)))
+            }
+            Start::Remote => Transport::Http(self.http()?),
+        };
+        let backend = Backend {
+            name: self.name()?,
+            transport,
+            prefix: Prefix::Name,
+            allow: self.list(&["enabled_tools", "includeTools"]),
+            deny: self
+                .list(&["disabled_tools", "disabledTools", "excludeTools"])
+                .unwrap_or_default(),
+            share: Share::All,
+            hide_when_down: false,
+            call_timeout: self.seconds("tool_timeout_sec"),
+            in_flight_max: SERVER_IN_FLIGHT_MAX,
+        };
+        if errors != self.reader.errors.len() {
+            return None;
+        }
+        let mut rest: Vec<&str> = self.given.iter().map(|given| given.key.as_str()).collect();
+        rest.dedup();
+        for key in rest.into_iter().filter(|key| !SILENT.contains(key)) {
+            self.note(&format!("has `{}`, which is passed over", harmless(key)));
+        }
+        Some(backend)
+    }
+
+    /// A name that tools can begin with.
+    fn name(&mut self) -> Option<String> {
+        let given = &self.server.name;
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let mut name: String = given.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+        if name.starts_with('-') {
+            name.replace_range(..1, "_");
+        }
+        if name.eq_ignore_ascii_case(OWN_NAME) {
+            name.push('_');
+        }
+        if !(1..=NAME_CHARS_MAX).contains(&name.len()) {
+            let message = format!("`{}` is no name for a server", self.shown());
+            let hint = format!("a name has at least one character, and at most {NAME_CHARS_MAX}");
+            return self.error(ErrorKind::BadValue, message, &hint);
+        }
+        if name != *given {
+            self.note(&format!("is called `{name}` here"));
+        }
+        Some(name)
+    }
+
+    fn stdio(&mut self, words: &[&SpannedText]) -> StdioServer {
+        let has_args = !self.take("args").is_empty();
+        let mut command = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            let written = &self.reader.text[word.range.clone()];
+            if word.text.is_empty() && !matches!(written, "\"\"" | "''") {
+                let message = format!("an argument of server `{}` is no text", self.shown());
+                let hint = "put it in quotes";
+                self.reader.error(ErrorKind::WrongType, message, &word.range, hint);
+                continue;
+            }
+            let key = if index > 0 && has_args { "args" } else { "command" };
+            command.extend(self.fill(key, &word.text, &word.range));
+        }
+        self.take("command");
+        StdioServer {
+            command,
+            env: [self.pairs("env"), self.pairs("environment")].concat(),
+            cwd: self.one("cwd").map(PathBuf::from),
+            env_file: self.one("envFile").map(PathBuf::from),
+            ..self.reader.usual.clone()
+        }
+    }
+
+    fn http(&mut self) -> Option<HttpServer> {
+        let errors = self.reader.errors.len();
+        let kind = self.one("type");
+        let place = |key| self.given.iter().find(|given| given.key == key);
+        let at = URL_KEYS.into_iter().find_map(place).map_or(&self.server.at, |given| &given.at);
+        let url = URL_KEYS.into_iter().find_map(|key| self.one(key));
+        let mut headers = [self.pairs("headers"), self.pairs("http_headers")].concat();
+        for given in self.take("env_http_headers") {
+            if let (Some(name), EntryValue::Text(variable)) = (given.name.clone(), &given.value) {
+                let value = self.variable("env_http_headers", variable, &given.at);
+                headers.extend(value.map(|value| (name, value)));
+            }
+        }
+        for given in self.take("bearer_token_env_var") {
+            if let EntryValue::Text(variable) = &given.value {
+                let token = self.variable("bearer_token_env_var", variable, &given.at);
+                let header = |token| ("Authorization".to_owned(), format!("Bearer {token}"));
+                headers.extend(token.map(header));
+            }
+        }
+        let is_bad = |(name, value): &(String, String)| {
+            !is_header_name(name) || value.contains(char::is_control)
+        };
+        if headers.iter().any(is_bad) {
+            let message = format!("server `{}` has a header that cannot be sent", self.shown());
+            let hint = "look at its headers, and at the variables in them";
+            self.error::<()>(ErrorKind::BadValue, message, hint);
+        }
+        let Some(url) = url.filter(|url| url_host(url).is_some()) else {
+            // A variable that is missing was named.
+            if errors == self.reader.errors.len() {
+                let message = format!(
+                    "server `{}` has no URL that begins with `http://` or `https://`",
+                    self.shown()
+                );
+                let hint = "add `url`, without a name or password in it";
+                self.reader.error(ErrorKind::BadValue, message, at, hint);
+            }
+            return None;
+        };
+        Some(HttpServer { url, headers, sse: (kind.as_deref() == Some("sse")).then_some(true) })
+    }
+
+    /// What stands under a key; it counts as looked at.
+    fn take(&mut self, key: &str) -> Vec<&'r EntryField> {
+        self.given.extract_if(.., |given| given.key == key).collect()
+    }
+
+    /// The one text of a key, filled in.
+    fn one(&mut self, key: &'static str) -> Option<String> {
+        let given = self.take(key).into_iter().next()?;
+        match &given.value {
+            EntryValue::Text(text) if given.name.is_none() => self.fill(key, text, &given.at),
+            _ => self.misfit(key, "a text", &given.at),
+        }
+    }
+
+    /// The texts below a key, filled in.
+    fn pairs(&mut self, key: &'static str) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for given in self.take(key) {
+            let value = match (&given.name, &given.value) {
+                (Some(name), EntryValue::Text(text)) => self
+                    .fill(&format!("{key}.{name}"), text, &given.at)
+                    .map(|value| (name.clone(), value)),
+                _ => self.misfit(key, "an object of texts", &given.at),
+            };
+            pairs.extend(value);
+        }
+        pairs
+    }
+
+    /// What is in the lists of these keys; none where there is no list.
+    fn list(&mut self, keys: &[&'static str]) -> Option<Vec<String>> {
+        let mut all: Option<Vec<String>> = None;
+        for key in keys {
+            for given in self.take(key) {
+                let items = match &given.value {
+                    EntryValue::List(items) => Some(items),
+                    _ => self.misfit(key, "a list of texts", &given.at),
+                };
+                if let Some(items) = items {
+                    all.get_or_insert_default().extend(items.iter().cloned());
+                }
+            }
+        }
+        all
+    }
+
+    fn seconds(&mut self, key: &'static str) -> Option<Duration> {
+        let given = self.take(key).into_iter().next()?;
+        let number = match &given.value {
+            EntryValue::Text(text) => text.parse::<f64>().ok(),
+            _ => None,
+        };
+        let Some(time) = number.and_then(|number| Duration::try_from_secs_f64(number).ok()) else {
+            return self.misfit(key, "a number of seconds", &given.at);
+        };
+        Some(time.min(CONFIG_DURATION_MAX)).filter(|time| !time.is_zero())
+    }
+
+    fn fill(&mut self, key: &str, text: &str, at: &Range<usize>) -> Option<String> {
+        let style = match self.server.client {
+            EntryStyle::Editor => Style::Braces,
+            EntryStyle::Opencode => Style::Opencode,
+            EntryStyle::Codex => Style::Never,
+        };
+        match self.reader.scope.expand(text, style) {
+            Ok(text) if text.contains('\0') => {
+                self.refuse(ErrorKind::BadValue, key, "has a NUL byte", at, "remove it")
+            }
+            Ok(text) => Some(text),
+            Err(gap) => {
+                let (what, hint) = (harmless(&gap.to_string()), harmless(&gap.hint()));
+                self.refuse(ErrorKind::Missing, key, &what, at, &hint)
+            }
+        }
+    }
+
+    /// The value of a variable that a key names.
+    fn variable(&mut self, key: &str, name: &str, at: &Range<usize>) -> Option<String> {
+        if let Some(value) = self.reader.scope.variable(name) {
+            return Some(value.to_owned());
+        }
+        let name = harmless(name);
+        let what = format!("needs the variable `{name}`, which is not set");
+        let hint = format!("set `{name}` where `afresh gateway` is started");
+        self.refuse(ErrorKind::Missing, key, &what, at, &hint)
+    }
+
+    fn misfit<T>(&mut self, key: &str, wanted: &str, at: &Range<usize>) -> Option<T> {
+        let (what, hint) = (format!("must be {wanted}"), "correct it, or remove it");
+        self.refuse(ErrorKind::WrongType, key, &what, at, hint)
+    }
+
+    /// An error about a key of the server, in place of its value.
+    fn refuse<T>(
+        &mut self,
+        kind: ErrorKind,
+        key: &str,
+        what: &str,
+        at: &Range<usize>,
+        hint: &str,
+    ) -> Option<T> {
+        let message = format!("`{}` of server `{}` {what}", harmless(key), self.shown());
+        self.reader.error(kind, message, at, hint);
+        None
+    }
+
+    /// An error about the server as a whole.
+    fn error<T>(&mut self, kind: ErrorKind, message: String, hint: &str) -> Option<T> {
+        self.reader.error(kind, message, &self.server.at, hint);
+        None
+    }
+
+    fn note(&mut self, what: &str) {
+        self.reader.note(&self.server.name, what);
+    }
+
+    fn shown(&self) -> String {
+        harmless(&self.server.name)
     }
 }
 
@@ -374,169 +515,3 @@ fn without_name(flags: &[&SpannedText]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests;
-
-/// What an entry says, and what of that was looked at.
-struct ImportEntry<'a> {
-    server: &'a ClientServer,
-    given: Vec<&'a EntryField>,
-}
-
-/// Keys that change nothing here: they are about how a client shows or asks.
-const SILENT: [&str; 10] = [
-    "type",
-    "enabled",
-    "disabled",
-    "description",
-    "version",
-    "autoApprove",
-    "alwaysAllow",
-    "trust",
-    "required",
-    // A server has all variables of afresh.
-    "env_vars",
-];
-
-impl<'a> ImportEntry<'a> {
-    fn new(server: &'a ClientServer) -> Self {
-        Self { server, given: server.given.iter().collect() }
-    }
-
-    /// What stands under a key; it counts as looked at.
-    fn take(&mut self, key: &str) -> Vec<&'a EntryField> {
-        let (taken, rest) = self.given.drain(..).partition(|given| given.key == key);
-        self.given = rest;
-        taken
-    }
-
-    fn place(&self, key: &str) -> Option<Range<usize>> {
-        self.given.iter().find(|given| given.key == key).map(|given| given.at.clone())
-    }
-
-    /// The keys that were not read.
-    fn rest(&self) -> Vec<String> {
-        let mut keys: Vec<String> = self.given.iter().map(|given| given.key.clone()).collect();
-        keys.dedup();
-        keys.retain(|key| !SILENT.contains(&key.as_str()));
-        keys
-    }
-
-    fn shown(&self) -> String {
-        harmless(&self.server.name)
-    }
-}
-
-impl ImportReader<'_> {
-    /// The one text of a key, filled in.
-    fn one(&mut self, entry: &mut ImportEntry<'_>, key: &'static str) -> Option<String> {
-        let given = entry.take(key).into_iter().next()?;
-        match &given.value {
-            EntryValue::Text(text) if given.name.is_none() => {
-                self.fill(entry, key, text, &given.at)
-            }
-            _ => {
-                self.misfit(entry, key, "a text", &given.at);
-                None
-            }
-        }
-    }
-
-    /// The texts below a key, filled in.
-    fn pairs(&mut self, entry: &mut ImportEntry<'_>, key: &'static str) -> Vec<(String, String)> {
-        let mut pairs = Vec::new();
-        for given in entry.take(key) {
-            let (Some(name), EntryValue::Text(text)) = (&given.name, &given.value) else {
-                self.misfit(entry, key, "an object of texts", &given.at);
-                continue;
-            };
-            let shown = format!("{key}.{name}");
-            let value = self.fill(entry, &shown, text, &given.at);
-            pairs.extend(value.map(|value| (name.clone(), value)));
-        }
-        pairs
-    }
-
-    /// What is in the lists of these keys; none where there is no list.
-    fn list(&mut self, entry: &mut ImportEntry<'_>, keys: &[&'static str]) -> Option<Vec<String>> {
-        let mut all: Option<Vec<String>> = None;
-        for key in keys {
-            for given in entry.take(key) {
-                match &given.value {
-                    EntryValue::List(items) => {
-                        all.get_or_insert_default().extend(items.iter().cloned());
-                    }
-                    _ => self.misfit(entry, key, "a list of texts", &given.at),
-                }
-            }
-        }
-        all
-    }
-
-    fn seconds(&mut self, entry: &mut ImportEntry<'_>, key: &'static str) -> Option<Duration> {
-        let given = entry.take(key).into_iter().next()?;
-        let number = match &given.value {
-            EntryValue::Text(text) => text.parse::<f64>().ok(),
-            _ => None,
-        };
-        let time = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
-        if time.is_none() {
-            self.misfit(entry, key, "a number of seconds", &given.at);
-        }
-        time.map(|time| time.min(CONFIG_DURATION_MAX)).filter(|time| !time.is_zero())
-    }
-
-    fn fill(
-        &mut self,
-        entry: &ImportEntry<'_>,
-        key: &str,
-        text: &str,
-        at: &Range<usize>,
-    ) -> Option<String> {
-        let style = match entry.server.client {
-            EntryStyle::Editor => Style::Braces,
-            EntryStyle::Opencode => Style::Opencode,
-            EntryStyle::Codex => Style::Never,
-        };
-        match self.scope.expand(text, style) {
-            Ok(text) if text.contains('\0') => {
-                let message =
-                    format!("`{}` of server `{}` has a NUL byte", harmless(key), entry.shown());
-                self.error(ErrorKind::BadValue, message, at, "remove it");
-                None
-            }
-            Ok(text) => Some(text),
-            Err(gap) => {
-                let gap_text = harmless(&gap.to_string());
-                let message =
-                    format!("`{}` of server `{}` {gap_text}", harmless(key), entry.shown());
-                self.error(ErrorKind::Missing, message, at, &harmless(&gap.hint()));
-                None
-            }
-        }
-    }
-
-    /// The value of a variable that a key names.
-    fn variable(
-        &mut self,
-        entry: &ImportEntry<'_>,
-        key: &str,
-        name: &str,
-        at: &Range<usize>,
-    ) -> Option<String> {
-        let value = self.scope.variable(name).map(str::to_owned);
-        if value.is_none() {
-            let name = harmless(name);
-            let message = format!(
-                "`{key}` of server `{}` needs the variable `{name}`, which is not set",
-                entry.shown()
-            );
-            let hint = format!("set `{name}` where `afresh gateway` is started");
-            self.error(ErrorKind::Missing, message, at, &hint);
-        }
-        value
-    }
-
-    fn misfit(&mut self, entry: &ImportEntry<'_>, key: &str, wanted: &str, at: &Range<usize>) {
-        let message = format!("`{key}` of server `{}` must be {wanted}", entry.shown());
-        self.error(ErrorKind::WrongType, message, at, "correct it, or remove it");
-    }
-}

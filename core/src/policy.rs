@@ -83,36 +83,3 @@ impl Policy {
         self.restart_mode == RestartMode::Swap
     }
 }
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            restart: Restart::OnCrash,
-            restart_on_normal_exit: false,
-            restart_code: 42,
-            backoff: Backoff::default(),
-            first_at_once: false,
-            throttle: Duration::from_secs(1),
-            crash_loop_count: 3,
-            crash_loop_window: Duration::from_secs(60),
-            stable_after: Duration::from_secs(60),
-            max_restarts: 5,
-            stdin_timeout: Duration::ZERO,
-            stop_timeout: Duration::from_secs(5),
-            restart_mode: RestartMode::Replace,
-            drain_timeout: Duration::from_secs(10),
-            spare: false,
-        }
-    }
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self::Exponential {
-            base: Duration::from_secs(1),
-            factor: 2.0,
-            cap: Duration::from_secs(60),
-            jitter_percent: 50,
-        }
-    }
-}

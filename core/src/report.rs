@@ -76,16 +76,10 @@ pub enum Origin {
         /// The column in characters, from 1.
         column: usize,
     },
-    /// An environment variable.
-    Env {
-        /// Its name.
-        name: String,
-    },
-    /// A flag of the command line.
-    Flag {
-        /// Its name, dashes included.
-        name: String,
-    },
+    /// An environment variable of this name.
+    Env(String),
+    /// A flag of the command line, dashes included.
+    Flag(String),
 }
 
 /// The origin of a value, with the line to show in an error.
@@ -119,8 +113,8 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { path, line, .. } => write!(f, "{path}:{line}"),
-            Self::Env { name } => write!(f, "env {}", printable(name)),
-            Self::Flag { name } => write!(f, "flag {name}"),
+            Self::Env(name) => write!(f, "env {}", printable(name)),
+            Self::Flag(name) => write!(f, "flag {name}"),
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) use self::recorder::{Recorder, Written};
 pub(crate) use self::services::Services;
 use crate::clock::{now, sleep_until};
 use crate::definition::Surroundings;
-use crate::health::{CheckEvent, CheckRequest, Checks, ProbeResult, port_holder};
+use crate::health::{CheckEvent, CheckRequest, Checks, port_holder};
 use crate::hooks::HookSetup;
 use crate::os::settle_memory;
 use crate::process::{InstanceStdio, OutputEnd, Processes, Report};
@@ -376,8 +376,7 @@ impl Supervisor {
     }
 
     async fn react_to_check(&mut self, event: CheckEvent) {
-        if let CheckEvent::Probed(ProbeResult { probe, verdict: Verdict::Well { latency }, .. }) =
-            &event
+        if let CheckEvent::Probed { probe, verdict: Verdict::Well(latency), .. } = &event
             && let Some(history) = self.services.history_mut(probe.service)
         {
             history.vitals.health_checked(*latency);

@@ -96,7 +96,7 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> CommandR
     }
     let config = loaded?;
     config.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
-    let set = config.shown().filter(|shown| matches!(shown.origin, Origin::Env { .. })).count();
+    let set = config.shown().filter(|shown| matches!(shown.origin, Origin::Env(_))).count();
     let files = match files.as_slice() {
         [] => "there is no configuration file, the defaults are in force".to_owned(),
         files => files.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(" and "),
@@ -220,8 +220,8 @@ fn origin_to_json(origin: &Origin) -> Value {
         Origin::File { path, line, column } => {
             json!({"kind": "file", "path": path, "line": line, "column": column})
         }
-        Origin::Env { name } => json!({"kind": "env", "name": name}),
-        Origin::Flag { name } => json!({"kind": "flag", "name": name}),
+        Origin::Env(name) => json!({"kind": "env", "name": name}),
+        Origin::Flag(name) => json!({"kind": "flag", "name": name}),
     }
 }
 

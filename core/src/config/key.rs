@@ -76,11 +76,10 @@ pub(super) struct Setting<T: 'static> {
 }
 
 /// Declares a key.
-pub(super) const fn key<T>(key: &'static str, of: Type<T>) -> Key<T> {
-    let Type(kind, value) = of;
+pub(super) const fn key<T>(key: &'static str, kind: Kind) -> Key<T> {
     let fallback = Fallback::Words("");
     let field = Field { section: "", key, kind, fallback, help: "", is_mcp: false, example: "" };
-    Key { field, value }
+    Key { field, value: PhantomData }
 }
 
 impl<T> Key<T> {
@@ -137,61 +136,9 @@ impl<L: Lookup> Lookup for Option<&L> {
     }
 }
 
-/// A kind of value, with the Rust type that it becomes.
-pub(super) struct Type<T>(Kind, PhantomData<fn() -> T>);
-
-impl<T> Type<T> {
-    /// The same, where nothing or 0 is none.
-    pub(super) const fn or_none(self) -> Type<Option<T>> {
-        Type(self.0, PhantomData)
-    }
-}
-
-pub(super) const DURATION: Type<Duration> = Type(Kind::Duration, PhantomData);
-pub(super) const INTERVAL: Type<Duration> = Type(Kind::Interval, PhantomData);
-pub(super) const BOOL: Type<bool> = Type(Kind::Bool, PhantomData);
-pub(super) const PATH: Type<PathBuf> = Type(Kind::Path, PhantomData);
-pub(super) const SIGNAL: Type<StopSignal> = Type(Kind::Signal, PhantomData);
-pub(super) const SOCKET: Type<SocketAddr> = Type(Kind::Socket, PhantomData);
-pub(super) const DEPENDENCIES: Type<Vec<Dependency>> = Type(Kind::Dependencies, PhantomData);
-pub(super) const PORT: Type<Port> = Type(Kind::Port, PhantomData);
-pub(super) const JSON_FIELD: Type<JsonField> = Type(Kind::JsonField, PhantomData);
-pub(super) const VARIABLES: Type<Pairs> = Type(Kind::Variables, PhantomData);
-pub(super) const HEADERS: Type<Pairs> = Type(Kind::Headers, PhantomData);
-
-/// A text of this kind.
-pub(super) const fn text(kind: Kind) -> Type<String> {
-    Type(kind, PhantomData)
-}
-
-/// Texts of this kind.
-pub(super) const fn list(kind: Kind) -> Type<Vec<String>> {
-    Type(kind, PhantomData)
-}
-
-/// A whole number in a range.
-pub(super) const fn integer<T: Integer>(min: i64, max: i64) -> Type<T> {
-    Type(Kind::Integer { min, max }, PhantomData)
-}
-
-/// A number in a range.
-pub(super) const fn float(min: f64, max: f64) -> Type<f64> {
-    Type(Kind::Float { min, max }, PhantomData)
-}
-
-/// Percent up to a bound.
-pub(super) const fn percent(max: u8) -> Type<u8> {
-    Type(Kind::Percent { max }, PhantomData)
-}
-
-/// Bytes in a range.
-pub(super) const fn size(min: u64, max: u64) -> Type<u64> {
-    Type(Kind::Size { min, max }, PhantomData)
-}
-
 /// One of the words of an enum.
-pub(super) const fn word<T: WordEnum>() -> Type<T> {
-    Type(Kind::Word(T::WORDS), PhantomData)
+pub(super) const fn word<T: WordEnum>() -> Kind {
+    Kind::Word(T::WORDS)
 }
 
 /// An enum whose variants are words in the configuration.
@@ -199,9 +146,6 @@ pub(super) trait WordEnum: Sized {
     /// The words, in the order in which they are shown.
     const WORDS: &'static [&'static str];
 }
-
-/// A type of whole numbers.
-pub(super) trait Integer {}
 
 /// Names and texts; each is an entry of its own.
 pub(super) struct Pairs;
@@ -211,14 +155,12 @@ pub(super) type JsonField = (String, serde_json::Value);
 
 /// A type that values of the configuration become.
 pub(super) trait FromValue: Sized {
-    /// None where the value is of another kind; a [`Type`] rules that out.
+    /// None where the value is of another kind: the type of a key has to fit its [`Kind`].
     fn from_value(value: &Value) -> Option<Self>;
 }
 
 macro_rules! integers {
     ($($integer:ty)+) => { $(
-        impl Integer for $integer {}
-
         impl FromValue for $integer {
             fn from_value(value: &Value) -> Option<Self> {
                 match value {
@@ -271,6 +213,7 @@ macro_rules! texts {
 
 texts!(String PathBuf SocketAddr StopSignal);
 
+/// Nothing and 0 are none.
 impl<T: FromValue + Default + PartialEq> FromValue for Option<T> {
     fn from_value(value: &Value) -> Option<Self> {
         T::from_value(value).map(|value| Some(value).filter(|value| *value != T::default()))

@@ -3,6 +3,7 @@
 
 use core::net::SocketAddr;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -23,30 +24,17 @@ use crate::time::{parse_duration, write_duration};
 
 /// Which values a setting takes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// `500ms`, `2s`, `1h30m`, at most [`CONFIG_DURATION_MAX`]; whole milliseconds count.
     Duration,
     /// The same, at least [`HEALTH_TIME_MIN`].
     Interval,
     /// A whole number in a range.
-    Integer {
-        /// The least value.
-        min: i64,
-        /// The greatest value.
-        max: i64,
-    },
-    /// A share from 0 up to `max` percent, with or without the sign.
-    Percent {
-        /// The greatest value.
-        max: u8,
-    },
+    Integer(RangeInclusive<i64>),
+    /// A share from 0 up to so many percent, with or without the sign.
+    Percent(u8),
     /// A number in a range.
-    Float {
-        /// The least value.
-        min: f64,
-        /// The greatest value.
-        max: f64,
-    },
+    Float(RangeInclusive<f64>),
     /// `true` or `false`; outside of files also `1` or `0`.
     Bool,
     /// One of these words.
@@ -54,12 +42,7 @@ pub enum Kind {
     /// The path of a file.
     Path,
     /// A number of bytes with its unit, such as `16MiB`.
-    Size {
-        /// The least value.
-        min: u64,
-        /// The greatest value.
-        max: u64,
-    },
+    Size(RangeInclusive<u64>),
     /// A few words on one line.
     Title,
     /// A URL that can be asked over HTTP.
@@ -124,11 +107,9 @@ impl Kind {
             Self::Interval => Self::Duration
                 .parse(text)
                 .filter(|value| matches!(value, Value::Duration(time) if *time >= HEALTH_TIME_MIN)),
-            Self::Integer { .. } => self.integer(text.parse().ok()?),
-            Self::Percent { .. } => {
-                self.integer(text.strip_suffix('%').unwrap_or(text).parse().ok()?)
-            }
-            Self::Float { .. } => self.float(text.parse().ok()?),
+            Self::Integer(_) => self.integer(text.parse().ok()?),
+            Self::Percent(_) => self.integer(text.strip_suffix('%').unwrap_or(text).parse().ok()?),
+            Self::Float(_) => self.float(text.parse().ok()?),
             Self::Bool => match text {
                 "true" | "1" => Some(Value::Bool(true)),
                 "false" | "0" => Some(Value::Bool(false)),
@@ -142,9 +123,8 @@ impl Kind {
                 let path = !text.is_empty() && !text.contains('\0');
                 path.then(|| Value::Path(text.to_owned()))
             }
-            Self::Size { min, max } => {
-                let bytes = parse_size(text)?;
-                (*min..=*max).contains(&bytes).then_some(Value::Size(bytes))
+            Self::Size(range) => {
+                parse_size(text).filter(|bytes| range.contains(bytes)).map(Value::Size)
             }
             Self::Patterns => {
                 let all = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
@@ -220,19 +200,19 @@ impl Kind {
     pub(super) fn read_toml(&self, item: &Item) -> Result<Value, ErrorKind> {
         use toml_edit::Value as Toml;
         let value = match (self, item.as_value()) {
-            (Self::Integer { .. } | Self::Percent { .. }, Some(Toml::Integer(number))) => {
+            (Self::Integer(_) | Self::Percent(_), Some(Toml::Integer(number))) => {
                 self.integer(*number.value())
             }
-            (Self::Float { .. }, Some(Toml::Integer(number))) => {
+            (Self::Float(_), Some(Toml::Integer(number))) => {
                 i32::try_from(*number.value()).map_or(None, |number| self.float(number.into()))
             }
-            (Self::Float { .. }, Some(Toml::Float(number))) => self.float(*number.value()),
+            (Self::Float(_), Some(Toml::Float(number))) => self.float(*number.value()),
             (Self::Patterns, Some(Toml::Array(items))) => {
                 let all = items.iter().map(|item| item.as_str().map(str::to_owned));
                 patterns(all.collect::<Option<_>>().ok_or(ErrorKind::WrongType)?)
             }
             (Self::Bool, Some(Toml::Boolean(value))) => Some(Value::Bool(*value.value())),
-            (Self::Integer { .. } | Self::Float { .. } | Self::Bool | Self::Patterns, _) => {
+            (Self::Integer(_) | Self::Float(_) | Self::Bool | Self::Patterns, _) => {
                 return Err(ErrorKind::WrongType);
             }
             (_, Some(Toml::String(text))) => self.parse(text.value()),
@@ -243,23 +223,18 @@ impl Kind {
 
     fn integer(&self, number: i64) -> Option<Value> {
         match self {
-            Self::Percent { max } => {
-                let number = u8::try_from(number).ok()?;
-                (number <= *max).then_some(Value::Percent(number))
+            Self::Percent(max) => {
+                u8::try_from(number).ok().filter(|number| number <= max).map(Value::Percent)
             }
-            Self::Integer { min, max } => {
-                (*min..=*max).contains(&number).then_some(Value::Integer(number))
-            }
+            Self::Integer(range) => range.contains(&number).then_some(Value::Integer(number)),
             _ => None,
         }
     }
 
     /// Not a number and the infinities are outside every range.
     fn float(&self, number: f64) -> Option<Value> {
-        let Self::Float { min, max } = self else {
-            return None;
-        };
-        (*min..=*max).contains(&number).then_some(Value::Float(number))
+        let Self::Float(range) = self else { return None };
+        range.contains(&number).then_some(Value::Float(number))
     }
 }
 
@@ -271,9 +246,13 @@ impl fmt::Display for Kind {
                 let days = CONFIG_DURATION_MAX.as_secs() / 86_400;
                 write!(f, "a duration of at most {days}d")
             }
-            Self::Integer { min, max } => write!(f, "an integer from {min} to {max}"),
-            Self::Percent { max } => write!(f, "a percentage from 0 to {max}"),
-            Self::Float { min, max } => write!(f, "a number from {min:?} to {max:?}"),
+            Self::Integer(range) => {
+                write!(f, "an integer from {} to {}", range.start(), range.end())
+            }
+            Self::Percent(max) => write!(f, "a percentage from 0 to {max}"),
+            Self::Float(range) => {
+                write!(f, "a number from {:?} to {:?}", range.start(), range.end())
+            }
             Self::Bool => f.write_str("`true` or `false`"),
             Self::Word(_) | Self::Signal => {
                 let words = self.words().unwrap_or_default();
@@ -321,8 +300,8 @@ impl fmt::Display for Kind {
             Self::Port => f.write_str("a port from 1 to 65535, or `\"host:port\"`"),
             Self::JsonField => f.write_str("a table with one field"),
             Self::Path => f.write_str("a path"),
-            Self::Size { min, max } => {
-                let (min, max) = (Value::Size(*min), Value::Size(*max));
+            Self::Size(range) => {
+                let (min, max) = (Value::Size(*range.start()), Value::Size(*range.end()));
                 write!(f, "a size from {min} to {max}")
             }
         }
@@ -493,10 +472,10 @@ pub(super) fn json_to_toml(json: &Json) -> String {
 mod tests {
     use super::*;
 
-    const INTEGER: Kind = Kind::Integer { min: 1, max: 255 };
-    const FLOAT: Kind = Kind::Float { min: 1.0, max: 10.0 };
+    const INTEGER: Kind = Kind::Integer(1..=255);
+    const FLOAT: Kind = Kind::Float(1.0..=10.0);
     const WORD: Kind = Kind::Word(&["always", "on-crash", "never"]);
-    const SIZE: Kind = Kind::Size { min: 4096, max: 1 << 40 };
+    const SIZE: Kind = Kind::Size(4096..=1 << 40);
 
     #[test]
     fn texts_of_every_kind_are_read() {
@@ -508,8 +487,8 @@ mod tests {
             (Kind::Duration, "365d", duration(31_536_000_000)),
             (INTEGER, "1", Value::Integer(1)),
             (INTEGER, " 255 ", Value::Integer(255)),
-            (Kind::Percent { max: 50 }, "50", Value::Percent(50)),
-            (Kind::Percent { max: 50 }, "0%", Value::Percent(0)),
+            (Kind::Percent(50), "50", Value::Percent(50)),
+            (Kind::Percent(50), "0%", Value::Percent(0)),
             (FLOAT, "1", Value::Float(1.0)),
             (FLOAT, "10.0", Value::Float(10.0)),
             (Kind::Bool, "true", Value::Bool(true)),
@@ -561,7 +540,7 @@ mod tests {
             (Kind::Listen, &["80", "0.0.0.0:80", "localhost:80"]),
             (Kind::Duration, &["", "5", "366d", "365d1ms", "-1s", "1 s"]),
             (INTEGER, &["", "0", "256", "1.0", "99999999999999999999"]),
-            (Kind::Percent { max: 50 }, &["51", "-1", "%", "5%%", "300"]),
+            (Kind::Percent(50), &["51", "-1", "%", "5%%", "300"]),
             (FLOAT, &["0.99", "10.1", "NaN", "inf", "-inf", "x"]),
             (Kind::Bool, &["", "yes", "True", "2"]),
             (WORD, &["", "Always", "on_crash", "on-crash,never"]),
@@ -608,7 +587,7 @@ mod tests {
             (Kind::Line, "+         "),
             (Kind::Patterns, "          "),
             (INTEGER, " +-       "),
-            (Kind::Percent { max: 50 }, "-+-       "),
+            (Kind::Percent(50), "-+-       "),
             (FLOAT, " +-+-     "),
             (Kind::Bool, "     +    "),
             (WORD, "-         "),

@@ -25,7 +25,7 @@ mod tables;
 use std::path::{Component, Path};
 use std::time::Duration;
 
-pub use self::kind::{Kind, Value, parse_size};
+pub use self::kind::{Value, parse_size};
 pub use self::resolve::{DaemonSettings, RunSettings, TrailSettings};
 pub use self::schema::{reference, schema};
 pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
@@ -213,7 +213,7 @@ impl Draft {
         let Some(short) = name.strip_prefix("AFRESH_") else {
             return;
         };
-        let origin = Origin::Env { name: name.to_owned() };
+        let origin = Origin::Env(name.to_owned());
         if let Some(field) = keys::settings().find(|field| field.env() == name) {
             if !value.is_empty() {
                 self.read_text(field, name, value, origin);
@@ -232,7 +232,7 @@ impl Draft {
     }
 
     fn read_flag(&mut self, flag: &Flag<'_>) {
-        let origin = Origin::Flag { name: flag.name.to_owned() };
+        let origin = Origin::Flag(flag.name.to_owned());
         let setting = flag.setting.split_once('.');
         match setting.and_then(|(section, key)| keys::setting(section, key)) {
             Some(field) => self.read_text(field, flag.name, flag.value, origin),

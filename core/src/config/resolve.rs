@@ -155,7 +155,7 @@ impl Values {
             restart_mode: defaults::RESTART_MODE.get(self),
             drain_timeout: defaults::DRAIN_TIMEOUT.get(self),
             spare: defaults::SPARE.get(self),
-            ..Policy::default()
+            first_at_once: false,
         }
     }
 
@@ -189,6 +189,13 @@ impl Values {
             watch: Vec::new(),
             watch_debounce: defaults::WATCH_DEBOUNCE.get(self),
         }
+    }
+}
+
+impl Default for Policy {
+    /// What holds where nothing is configured.
+    fn default() -> Self {
+        Values::default().policy()
     }
 }
 

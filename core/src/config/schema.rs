@@ -117,15 +117,19 @@ fn of_kind(kind: &Kind) -> Json {
             "type": "string",
             "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$",
         }),
-        Kind::Integer { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Integer(range) => {
+            json!({"type": "integer", "minimum": range.start(), "maximum": range.end()})
+        }
         // The range holds for numbers, the pattern for strings.
-        Kind::Percent { max } => json!({
+        Kind::Percent(max) => json!({
             "type": ["integer", "string"],
             "minimum": 0,
             "maximum": max,
             "pattern": "^[0-9]+%?$",
         }),
-        Kind::Float { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
+        Kind::Float(range) => {
+            json!({"type": "number", "minimum": range.start(), "maximum": range.end()})
+        }
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Word(words) => json!({"type": "string", "enum": words}),
         Kind::Signal => {
@@ -148,7 +152,7 @@ fn of_kind(kind: &Kind) -> Json {
         Kind::Line => json!({"type": "string", "maxLength": CONFIG_LINE_CHARS_MAX}),
         Kind::Patterns => list(json!({"type": "string", "minLength": 1})),
         Kind::Path | Kind::Host => json!({"type": "string", "minLength": 1}),
-        Kind::Size { .. } => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),
+        Kind::Size(_) => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),
         Kind::Title => json!({"type": "string", "minLength": 1, "maxLength": TITLE_CHARS_MAX}),
         Kind::Url => json!({"type": "string", "pattern": URL_PATTERN}),
         Kind::Address => json!({"type": "string", "pattern": "^.+:[0-9]+$"}),

@@ -63,26 +63,14 @@ pub enum Input {
 /// What came of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A good answer.
-    Well {
-        /// How long it took.
-        latency: Duration,
-    },
-    /// An answer, or a refusal, that says that it is not well.
-    Ill {
-        /// How so.
-        why: String,
-    },
+    /// A good answer, after this time.
+    Well(Duration),
+    /// An answer, or a refusal, that says that it is not well, and how so.
+    Ill(String),
     /// No answer in time, or one that tells nothing: it may be busy.
-    Silent {
-        /// How so.
-        why: String,
-    },
-    /// It says itself that it has too much to do.
-    Busy {
-        /// In its words.
-        why: String,
-    },
+    Silent(String),
+    /// It says itself, in its words, that it has too much to do.
+    Busy(String),
 }
 
 /// Something that has to be done, in the order given.
@@ -286,7 +274,7 @@ impl Health {
             }
             ProbeStep::Probing { .. } => {
                 let why = "the check did not end".to_owned();
-                self.probed(now, Verdict::Silent { why }, effects);
+                self.probed(now, Verdict::Silent(why), effects);
             }
             ProbeStep::Judging { .. } => self.judge(now, false, effects),
             ProbeStep::Told => {}
@@ -297,13 +285,13 @@ impl Health {
         let Some(watched) = &mut self.watched else { return };
         self.checked_at = Some(now);
         let (why, is_silent, is_busy) = match verdict {
-            Verdict::Well { latency } => {
+            Verdict::Well(latency) => {
                 self.latency = Some(latency);
                 return self.well(now, effects);
             }
-            Verdict::Ill { why } => (why, false, false),
-            Verdict::Silent { why } => (why, true, false),
-            Verdict::Busy { why } => (why, false, true),
+            Verdict::Ill(why) => (why, false, false),
+            Verdict::Silent(why) => (why, true, false),
+            Verdict::Busy(why) => (why, false, true),
         };
         self.last_error = Some(why.clone());
         if !watched.ready {

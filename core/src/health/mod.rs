@@ -295,12 +295,12 @@ pub fn judge_http(
         let why = format!("it answered with status {status}");
         return Err(match status {
             // Too many requests, service unavailable.
-            429 | 503 => Verdict::Busy { why },
-            _ => Verdict::Ill { why },
+            429 | 503 => Verdict::Busy(why),
+            _ => Verdict::Ill(why),
         });
     }
     let Some((path, wanted)) = wanted else { return Ok(()) };
-    let ill = |why: String| Err(Verdict::Ill { why });
+    let ill = |why: String| Err(Verdict::Ill(why));
     // A page in HTML is the usual one: many servers have one for every path that they do not know.
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
         return ill(format!("it answered with status {status}, but not with JSON"));

@@ -22,19 +22,19 @@ fn at(millis: u64) -> Time {
 }
 
 fn well() -> Verdict {
-    Verdict::Well { latency: Duration::from_millis(7) }
+    Verdict::Well(Duration::from_millis(7))
 }
 
 fn silent() -> Verdict {
-    Verdict::Silent { why: "no answer".to_owned() }
+    Verdict::Silent("no answer".to_owned())
 }
 
 fn ill() -> Verdict {
-    Verdict::Ill { why: "status 500".to_owned() }
+    Verdict::Ill("status 500".to_owned())
 }
 
 fn busy() -> Verdict {
-    Verdict::Busy { why: "status 503".to_owned() }
+    Verdict::Busy("status 503".to_owned())
 }
 
 /// A service and its clock: wakes the machine when it wants to be woken.
@@ -404,7 +404,7 @@ impl Observer {
             {
                 self.probing = None;
                 match verdict {
-                    Verdict::Well { .. } => self.failures = 0,
+                    Verdict::Well(..) => self.failures = 0,
                     _ => self.failures += u32::from(self.ready),
                 }
             }
@@ -587,7 +587,7 @@ mod logins_and_answers {
     }
 
     fn ill(why: &str) -> Result<(), Verdict> {
-        Err(Verdict::Ill { why: why.to_owned() })
+        Err(Verdict::Ill(why.to_owned()))
     }
 
     #[test]
@@ -596,7 +596,7 @@ mod logins_and_answers {
         let healthy = Some(("healthy".to_owned(), json!(true)));
         let deep = Some(("checks.1.state".to_owned(), json!("up")));
         let html = "<!doctype html><title>opencode</title>";
-        let busy = |why: &str| Err(Verdict::Busy { why: why.to_owned() });
+        let busy = |why: &str| Err(Verdict::Busy(why.to_owned()));
         let cases = [
             (None, &None, 200, html, Ok(())),
             (None, &None, 204, "", Ok(())),
@@ -632,8 +632,7 @@ mod logins_and_answers {
     fn what_is_shown_is_short() {
         let wanted = ("a".to_owned(), json!(1));
         let body = json!({ "a": "ü".repeat(10_000) }).to_string();
-        let Err(Verdict::Ill { why }) = judge_http(None, Some(&wanted), 200, body.as_bytes())
-        else {
+        let Err(Verdict::Ill(why)) = judge_http(None, Some(&wanted), 200, body.as_bytes()) else {
             panic!("it is not 1");
         };
         assert!(why.chars().count() < HEALTH_SHOWN_CHARS_MAX + 50, "{why}");

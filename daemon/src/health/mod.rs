@@ -2,7 +2,6 @@
 //! in a task of its own, bounded in time and bytes. Driven by the supervisor's loop, which waits on
 //! [`Checks`]. Never decides, and starts no process: commands that check are run by the loop.
 
-mod port;
 mod probes;
 
 use std::collections::BTreeMap;
@@ -18,7 +17,7 @@ use afresh_core::time::{Stamp, Time, show_duration};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
-pub(crate) use self::port::port_holder;
+pub(crate) use self::probes::port_holder;
 use self::probes::{connect, host_and_port, probe_http, probe_mcp, run_command};
 use crate::clock::sleep_until;
 use crate::process::{Command, usage_of_tree};
@@ -56,19 +55,12 @@ struct CheckedInstance {
 
 /// What was found.
 pub(crate) enum CheckEvent {
-    /// What came of a probe.
-    Probed(ProbeResult),
+    /// What came of a probe, and how an MCP server wants to be asked.
+    Probed { probe: ProbeId, verdict: Verdict, manner: Option<Manner> },
     /// The processor time that an instance has used.
     Worked { service: ServiceId, generation: Generation, time: Option<Duration> },
     /// A machine wants to be woken.
     Due,
-}
-
-/// What came of a probe.
-pub(crate) struct ProbeResult {
-    pub(crate) probe: ProbeId,
-    pub(crate) verdict: Verdict,
-    manner: Option<Manner>,
 }
 
 /// A probe of an instance.
@@ -151,7 +143,7 @@ impl Checks {
     /// Acts on what `next` brought.
     pub(crate) fn react(&mut self, found: CheckEvent) -> Vec<CheckRequest> {
         match found {
-            CheckEvent::Probed(ProbeResult { probe, verdict, manner }) => {
+            CheckEvent::Probed { probe, verdict, manner } => {
                 if let Some(checked) = self.services.get_mut(&probe.service) {
                     checked.manner = manner.map(|manner| (probe.generation, manner));
                 }
@@ -205,22 +197,17 @@ impl Checks {
                 let checked = self.services.get_mut(&service)?;
                 checked.give_up(|_| true);
                 let probe = ProbeId { service, generation, number };
-                if let Probe::Exec { command } = &checked.check.probe {
+                let task = if let Probe::Exec { command } = &checked.check.probe {
                     let like = checked.instances.get(&generation)?.command.as_ref()?;
                     let argv = command.iter().map(Into::into).collect();
                     let command = Command { argv, ..like.clone() };
-                    let run = run_command(self.briefs.clone(), probe, command, timeout);
-                    checked.probing = Some((generation, self.tasks.spawn(run)));
-                    return None;
-                }
-                let known = checked.manner.as_ref().filter(|(of, _)| *of == generation);
-                let manner = known.map(|(_, manner)| manner.clone());
-                let task = self.tasks.spawn(run_probe(
-                    probe,
-                    checked.check.probe.clone(),
-                    timeout,
-                    manner,
-                ));
+                    self.tasks.spawn(run_command(self.briefs.clone(), probe, command, timeout))
+                } else {
+                    let known = checked.manner.as_ref().filter(|(of, _)| *of == generation);
+                    let manner = known.map(|(_, manner)| manner.clone());
+                    let asked = checked.check.probe.clone();
+                    self.tasks.spawn(run_probe(probe, asked, timeout, manner))
+                };
                 checked.probing = Some((generation, task));
                 None
             }
@@ -270,7 +257,7 @@ async fn run_probe(
                 Some((host, port)) => connect(host, port).await.map(drop),
                 None => {
                     let why = format!("`{address}` is no address: write `host:port`");
-                    Err(Verdict::Ill { why })
+                    Err(Verdict::Ill(why))
                 }
             },
             Probe::Mcp { url } => probe_mcp(url, &mut manner).await,
@@ -279,9 +266,9 @@ async fn run_probe(
         }
     };
     let verdict = match timeout(time_max, asking).await {
-        Ok(Ok(())) => Verdict::Well { latency: begun.elapsed() },
+        Ok(Ok(())) => Verdict::Well(begun.elapsed()),
         Ok(Err(verdict)) => verdict,
-        Err(_) => Verdict::Silent { why: format!("no answer within {}", show_duration(time_max)) },
+        Err(_) => Verdict::Silent(format!("no answer within {}", show_duration(time_max))),
     };
-    CheckEvent::Probed(ProbeResult { probe: id, verdict, manner })
+    CheckEvent::Probed { probe: id, verdict, manner }
 }

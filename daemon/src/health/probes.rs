@@ -7,25 +7,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use afresh_core::audit::redact::redact_args;
+use afresh_core::definition::Port;
 use afresh_core::health::mcp::{
     Manner, Question, ServerReply, discover, initialize, initialized, read,
 };
 use afresh_core::health::{Verdict, judge_http};
 use afresh_core::limits::{
     HEALTH_ADDRESSES_MAX, HEALTH_BODY_BYTES_MAX, HEALTH_HEADER_BYTES_MAX, HEALTH_OUTPUT_BYTES_MAX,
-    HEALTH_SHOWN_CHARS_MAX,
+    HEALTH_SHOWN_CHARS_MAX, PORT_LOOKUP_WAIT,
 };
-use afresh_core::service::Exit;
+use afresh_core::service::{Exit, SpawnFailure};
 use afresh_core::sse::SseParser;
+use afresh_core::text::harmless;
 use afresh_core::time::show_duration;
 use hyper::http::request;
 use hyper::{Request, Uri};
 use serde_json::Value;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use super::{CheckEvent, ProbeId, ProbeResult};
+use super::{CheckEvent, ProbeId};
 use crate::error_chain::chain;
 use crate::http::{self, Connection, HttpClient, Limits, MessageBody, Response, WriteTimeout};
+use crate::os::{PortHolder, holder_of};
 use crate::output::presentable;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
@@ -33,7 +39,7 @@ use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
 /// Connects to the first address of a host that takes the connection. As long as the system takes:
 /// the caller has a timeout.
 pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Verdict> {
-    let ill = |why: String| Verdict::Ill { why };
+    let ill = |why: String| Verdict::Ill(why);
     let addresses = addresses(host, port)
         .await
         .map_err(|error| ill(format!("the address of `{host}` is not found: {error}")))?;
@@ -81,9 +87,9 @@ pub(super) async fn run_command(
         Brief { command, stdin: Vec::new(), time_max, output_bytes_max: HEALTH_OUTPUT_BYTES_MAX };
     let verdict = match briefs.run(brief).await {
         Some(outcome) => judged(&outcome),
-        None => Verdict::Silent { why: "afresh is ending".to_owned() },
+        None => Verdict::Silent("afresh is ending".to_owned()),
     };
-    CheckEvent::Probed(ProbeResult { probe, verdict, manner: None })
+    CheckEvent::Probed { probe, verdict, manner: None }
 }
 
 /// What the end of a command that checks says.
@@ -96,30 +102,30 @@ fn judged(outcome: &BriefOutcome) -> Verdict {
     };
     let took = show_duration(outcome.took);
     match &outcome.ending {
-        BriefEnding::Exited(Exit::Code(0)) => Verdict::Well { latency: outcome.took },
+        BriefEnding::Exited(Exit::Code(0)) => Verdict::Well(outcome.took),
         // It may have failed because the service is busy: a command does not say.
-        BriefEnding::Exited(exit) => Verdict::Silent {
-            why: match [quoted(&outcome.stderr), quoted(&outcome.stdout)] {
+        BriefEnding::Exited(exit) => {
+            Verdict::Silent(match [quoted(&outcome.stderr), quoted(&outcome.stdout)] {
                 [said, _] | [_, said] if !said.is_empty() => format!("the check {exit}: {said}"),
                 _ => format!("the check {exit}"),
-            },
-        },
+            })
+        }
         BriefEnding::SpawnFailed(failure) => {
-            Verdict::Ill { why: format!("the check could not be started: {}", failure.message) }
+            Verdict::Ill(format!("the check could not be started: {}", failure.message))
         }
         BriefEnding::TimedOut => {
-            Verdict::Silent { why: format!("the check had not ended after {took}, and was killed") }
+            Verdict::Silent(format!("the check had not ended after {took}, and was killed"))
         }
         BriefEnding::TooMuchOutput => {
             let why = format!("the check printed more than {HEALTH_OUTPUT_BYTES_MAX} bytes");
-            Verdict::Ill { why }
+            Verdict::Ill(why)
         }
     }
 }
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target {
+struct Target {
     host: String,
     port: u16,
     /// What stands in the header `host`.
@@ -129,8 +135,8 @@ pub(super) struct Target {
 
 impl Target {
     /// Reads a URL.
-    pub(super) fn of(url: &str) -> Result<Self, Verdict> {
-        let wrong = |why: String| Verdict::Ill { why };
+    fn of(url: &str) -> Result<Self, Verdict> {
+        let wrong = |why: String| Verdict::Ill(why);
         let bad = |what: &str| wrong(format!("the URL of the check {what}"));
         let uri: Uri = url.parse().map_err(|_| bad("is none: write `http://host:port/path`"))?;
         let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
@@ -152,7 +158,7 @@ impl Target {
     }
 
     /// The beginning of a request to it.
-    pub(super) fn request(&self, method: &str) -> request::Builder {
+    fn request(&self, method: &str) -> request::Builder {
         Request::builder()
             .method(method)
             .uri(&self.path)
@@ -162,7 +168,7 @@ impl Target {
     }
 
     /// Sends a request on a connection of its own.
-    pub(super) async fn send(&self, request: Request<MessageBody>) -> Result<Response, Verdict> {
+    async fn send(&self, request: Request<MessageBody>) -> Result<Response, Verdict> {
         let stream = connect(&self.host, self.port).await?;
         let stream = Box::new(WriteTimeout::new(stream));
         let opened = Connection::open(stream, Some(HEALTH_HEADER_BYTES_MAX)).await;
@@ -184,15 +190,14 @@ pub(super) async fn probe_http(
     let target = Target::of(url)?;
     let mut request = target.request("GET").header("accept", "*/*").body(MessageBody::from(""));
     for (name, value) in headers {
-        let wrong =
-            || Verdict::Ill { why: format!("the header `{name}` of the check cannot be sent") };
+        let wrong = || Verdict::Ill(format!("the header `{name}` of the check cannot be sent"));
         let name = name.parse::<hyper::header::HeaderName>().map_err(|_| wrong())?;
         let value = value.parse::<hyper::header::HeaderValue>().map_err(|_| wrong())?;
         if let Ok(request) = &mut request {
             request.headers_mut().insert(name, value);
         }
     }
-    let request = request.map_err(|error| Verdict::Ill { why: error.to_string() })?;
+    let request = request.map_err(|error| Verdict::Ill(error.to_string()))?;
     let mut response = target.send(request).await?;
     // The body is read only where the verdict depends on it.
     let body = match judge_http(status, None, response.status, &[]) {
@@ -215,26 +220,26 @@ async fn probe_securely(
     // The caller has a timeout of its own.
     let limits = Limits { time_max: Duration::MAX, body_bytes_max: HEALTH_BODY_BYTES_MAX };
     let answer = client.request(request, limits).await;
-    let answer = answer.map_err(|error| Verdict::Ill { why: chain(&error) })?;
+    let answer = answer.map_err(|error| Verdict::Ill(chain(&error)))?;
     judge_http(status, wanted, answer.status, &answer.body)
 }
 
 /// All of a body, up to the limit.
-pub(super) async fn body(response: &mut Response) -> Result<Vec<u8>, Verdict> {
+async fn body(response: &mut Response) -> Result<Vec<u8>, Verdict> {
     let body = response.all(HEALTH_BODY_BYTES_MAX).await;
     body.map_err(|error| broken(&error))?.ok_or_else(too_long)
 }
 
-pub(super) fn too_long() -> Verdict {
-    Verdict::Ill { why: format!("its answer is longer than {HEALTH_BODY_BYTES_MAX} bytes") }
+fn too_long() -> Verdict {
+    Verdict::Ill(format!("its answer is longer than {HEALTH_BODY_BYTES_MAX} bytes"))
 }
 
-pub(super) fn broken(error: &hyper::Error) -> Verdict {
+fn broken(error: &hyper::Error) -> Verdict {
     let why = match error.is_parse() {
         true => "it answered with something that is not HTTP".to_owned(),
         false => format!("it broke the connection off: {error}"),
     };
-    Verdict::Ill { why }
+    Verdict::Ill(why)
 }
 
 /// What came back.
@@ -291,10 +296,10 @@ async fn open(target: &Target) -> Result<Manner, Verdict> {
 fn failure(reply: &Reply) -> Verdict {
     match (judge_http(None, None, reply.status, &[]), &reply.said) {
         (Err(verdict), _) => verdict,
-        (Ok(()), Some(ServerReply::Error(why))) => Verdict::Ill { why: why.clone() },
+        (Ok(()), Some(ServerReply::Error(why))) => Verdict::Ill(why.clone()),
         (Ok(()), _) => {
             let why = format!("it answered with status {}, but not as MCP", reply.status);
-            Verdict::Ill { why }
+            Verdict::Ill(why)
         }
     }
 }
@@ -315,7 +320,7 @@ async fn ask(target: &Target, question: &Question) -> Result<Reply, Verdict> {
     }
     let request = request
         .body(MessageBody::from(question.body.clone()))
-        .map_err(|error| Verdict::Ill { why: error.to_string() })?;
+        .map_err(|error| Verdict::Ill(error.to_string()))?;
     answer(target.send(request).await?, question.id).await
 }
 
@@ -349,8 +354,23 @@ async fn first_said(mut response: Response, id: &str) -> Result<Option<ServerRep
     Ok(None)
 }
 
+/// Why the service cannot have its port; none where it is free, or the system does not tell.
+pub(crate) async fn port_holder(port: &Port) -> Option<SpawnFailure> {
+    let found = timeout(PORT_LOOKUP_WAIT, addresses(&port.host, port.port)).await.ok()?.ok()?;
+    let look = spawn_blocking(move || found.into_iter().find_map(holder_of));
+    let PortHolder { process } = look.await.ok()??;
+    let holder = process.map(|(pid, command)| {
+        let command = harmless(&redact_args(&command).join(" "));
+        let short: String = command.chars().take(HEALTH_SHOWN_CHARS_MAX).collect();
+        format!("pid {pid} ({short})")
+    });
+    Some(SpawnFailure::port_taken(port, holder.as_deref()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -391,8 +411,53 @@ mod tests {
             ("http://local host/", "none"),
         ];
         for (url, why) in refused {
-            let Err(Verdict::Ill { why: found }) = Target::of(url) else { panic!("{url}") };
+            let Err(Verdict::Ill(found)) = Target::of(url) else { panic!("{url}") };
             assert!(found.contains(why) && !found.contains("secret"), "{url}: {found}");
         }
+    }
+
+    fn port(host: &str, number: u16) -> Port {
+        Port { host: host.to_owned(), port: number }
+    }
+
+    #[tokio::test]
+    async fn who_listens_is_found_and_named() {
+        for (listens, asked) in [
+            ("127.0.0.1:0", "localhost"),
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("127.0.0.1:0", "0.0.0.0"),
+            ("0.0.0.0:0", "localhost"),
+            ("[::1]:0", "localhost"),
+            ("[::]:0", "127.0.0.1"),
+        ] {
+            // A machine may have no IPv6.
+            let Ok(listener) = TcpListener::bind(listens) else { continue };
+            let number = listener.local_addr().unwrap().port();
+            let failure = port_holder(&port(asked, number)).await;
+            let failure = failure.unwrap_or_else(|| panic!("{listens} asked as {asked}"));
+            assert!(!failure.permanent);
+            let begin = format!("port {number} on {asked} is taken");
+            assert!(failure.message.starts_with(&begin), "{}", failure.message);
+            if crate::os::TELLS_HOLDERS {
+                let own = format!("pid {} (", std::process::id());
+                assert!(failure.message.contains(&own), "{}", failure.message);
+            }
+            drop(listener);
+            assert_eq!(port_holder(&port(asked, number)).await, None, "{listens} asked as {asked}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_connections_is_no_hindrance() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = std::net::TcpStream::connect(address).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        // Who closes first is left in TIME_WAIT.
+        drop(server);
+        drop(client);
+        drop(listener);
+        assert_eq!(port_holder(&port("localhost", address.port())).await, None);
+        assert_eq!(port_holder(&port("no-such-host.invalid", 1)).await, None);
     }
 }

@@ -1,21 +1,23 @@
 //! Keeps secrets out of the trail: finds them in arguments and in text, and puts `[redacted]` there.
 //!
+//! Here are those that a name says to be one, such as `API_KEY=…`: a new word is one more of [`SECRET_PARTS`].
+//! `token_formats.rs` has those that are known by their own look, such as `ghp_…`: a new format is one more prefix there.
+//!
 //! The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a text is redacted: a
 //! word too few in a record costs less than a password in it.
 
-mod known;
-mod shapes;
+#[cfg(test)]
+mod tests;
+mod token_formats;
 
 use std::borrow::Cow;
-
+use std::fmt;
 use std::ops::Range;
 
 use serde_json::Value;
 
-use crate::limits::HOOK_EXCERPT_CHARS_MAX;
+use crate::limits::{HOOK_EXCERPT_CHARS_MAX, SECRET_VALUE_BYTES_MIN};
 use crate::text::{cut, harmless};
-
-pub use self::known::KnownSecrets;
 
 /// What stands where a secret was.
 pub const MARK: &str = "[redacted]";
@@ -81,7 +83,7 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
     let mut secrets = Vec::new();
     find_named(text, &mut secrets);
     find_bearer(text, &mut secrets);
-    shapes::find(text, &mut secrets);
+    token_formats::find(text, &mut secrets);
     if secrets.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -382,5 +384,48 @@ fn skip(bytes: &[u8], from: usize, while_true: impl Fn(u8) -> bool) -> usize {
     from + rest.iter().position(|b| !while_true(*b)).unwrap_or(rest.len())
 }
 
-#[cfg(test)]
-mod tests;
+/// Values that are secrets wherever they stand.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct KnownSecrets(Vec<String>);
+
+impl KnownSecrets {
+    /// Those of the variables whose names say that they hold one.
+    pub fn of<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let secret = |(name, value): (&str, &'a str)| {
+            let is_secret = value.len() >= SECRET_VALUE_BYTES_MIN && holds_secret(name, value);
+            is_secret.then_some(value)
+        };
+        let mut values: Vec<String> = Vec::new();
+        for value in variables.into_iter().filter_map(secret) {
+            // As it stands in JSON, where that is not the same.
+            let escaped = Value::from(value).to_string();
+            let escaped = escaped[1..escaped.len() - 1].to_owned();
+            values.extend([value.to_owned(), escaped]);
+        }
+        // One that is a part of another must not spoil that.
+        values.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        values.dedup();
+        Self(values)
+    }
+
+    /// Takes them, and all that looks like a secret, out of a text.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut known = Cow::Borrowed(text);
+        for value in &self.0 {
+            if memchr::memmem::find(known.as_bytes(), value.as_bytes()).is_some() {
+                known = Cow::Owned(known.replace(value, MARK));
+            }
+        }
+        match known {
+            Cow::Borrowed(text) => redact_text(text),
+            Cow::Owned(text) => Cow::Owned(redact_text(&text).into_owned()),
+        }
+    }
+}
+
+/// How many there are, and no more.
+impl fmt::Debug for KnownSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KnownSecrets({})", self.0.len())
+    }
+}

@@ -208,3 +208,23 @@ fn texts_made_to_be_slow_are_not() {
         assert!(redacted.len() <= text.len() * 12);
     }
 }
+
+#[test]
+fn values_of_secret_variables_are_found_wherever_they_stand() {
+    let known = KnownSecrets::of([
+        ("MY_API_KEY", "correct horse"),
+        ("LONG_TOKEN", "correct horse battery"),
+        ("DB_PASSWORD", "a\"b\\c-long"),
+        ("HOME", "/home/somebody"),
+        ("SHORT_TOKEN", "abc"),
+        ("PWD", "/home/somebody"),
+    ]);
+    let redact = |text: &str| known.redact(text).into_owned();
+    assert_eq!(redact("it says correct horse battery!"), "it says [redacted]!");
+    assert_eq!(redact("it says correct horse!"), "it says [redacted]!");
+    assert_eq!(redact(r#"{"x":"a\"b\\c-long"}"#), r#"{"x":"[redacted]"}"#);
+    assert_eq!(redact("abc in /home/somebody"), "abc in /home/somebody");
+    assert_eq!(redact("--token hunter2hunter2"), "--token [redacted]", "as elsewhere");
+    assert!(matches!(known.redact("plain"), Cow::Borrowed("plain")));
+    assert_eq!(format!("{known:?}"), "KnownSecrets(4)");
+}

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::key::{
-    self, BOOL, DURATION, INTERVAL, Key, PATH, Pairs, Setting, VARIABLES, integer, key, keys, list,
-    text, word, words,
-};
+use crate::config::key::*;
 use crate::config::kind::Kind;
 
 /// Whether clients share an instance.
@@ -26,49 +23,51 @@ keys! {
     SERVER of "server";
 
     /// The program and its arguments, for a server on stdio; no shell is involved. Either this or `url` is given.
-    COMMAND: Key<Vec<String>> = key("command", list(Kind::Command))
+    COMMAND: Key<Vec<String>> = key("command", Kind::Command)
         .example(r#"["npx", "-y", "@modelcontextprotocol/server-everything"]"#);
     /// More arguments, behind those of `command`; variables are filled in.
-    ARGS: Key<Vec<String>> = key("args", list(Kind::Texts)).example(r#"["--token", "${TOKEN}"]"#);
+    ARGS: Key<Vec<String>> = key("args", Kind::Texts).example(r#"["--token", "${TOKEN}"]"#);
     /// The address of a server that is reached over HTTP; variables are filled in.
-    URL: Key<String> = key("url", text(Kind::UrlTemplate))
+    URL: Key<String> = key("url", Kind::UrlTemplate)
         .example(r#""http://127.0.0.1:3000/mcp""#);
     /// Headers of each request; variables are filled in. For `url`.
-    HEADERS: Key<Pairs> = key("headers", key::HEADERS)
+    HEADERS: Key<Pairs> = key("headers", Kind::Headers)
         .example(r#"{ Authorization = "Bearer ${TOKEN}" }"#);
     /// Whether it speaks HTTP with server-sent events, as before 2025-03-26. For `url`.
-    SSE: Key<bool> = key("sse", BOOL).example("true").or("found out");
+    SSE: Key<bool> = key("sse", Kind::Bool).example("true").or("found out");
     /// The folder that it starts in; a relative path counts from the workspace.
-    CWD: Key<PathBuf> = key("cwd", PATH).example(r#""server""#).or("the workspace");
+    CWD: Key<PathBuf> = key("cwd", Kind::Path).example(r#""server""#).or("the workspace");
     /// Variables that it gets on top of afresh's own and of `env_file`; variables are filled in, numbers and booleans
     /// count as text.
-    ENV: Key<Pairs> = key("env", VARIABLES).example(r#"{ API_KEY = "${API_KEY}" }"#);
+    ENV: Key<Pairs> = key("env", Kind::Variables).example(r#"{ API_KEY = "${API_KEY}" }"#);
     /// A file of `NAME=value` lines, read at each start; a relative path counts from the workspace.
-    ENV_FILE: Key<PathBuf> = key("env_file", PATH).example(r#"".env""#);
+    ENV_FILE: Key<PathBuf> = key("env_file", Kind::Path).example(r#"".env""#);
     /// Files and folders whose changes restart it.
-    WATCH: Key<Vec<String>> = key("watch", list(Kind::Patterns)).example(r#"["src"]"#);
+    WATCH: Key<Vec<String>> = key("watch", Kind::Patterns).example(r#"["src"]"#);
     /// What stands before the names of its tools and prompts; `""` or `"none"` is nothing.
-    PREFIX: Key<String> = key("prefix", text(Kind::Prefix)).example(r#""gh_""#)
+    PREFIX: Key<String> = key("prefix", Kind::Prefix).example(r#""gh_""#)
         .or("its name and `__`");
     /// Which of its tools there are, by their own names; a `*` stands for any text, and `[]` is none.
-    ALLOW: Key<Vec<String>> = key("allow", list(Kind::Patterns)).example(r#"["get_*", "search"]"#)
+    ALLOW: Key<Vec<String>> = key("allow", Kind::Patterns).example(r#"["get_*", "search"]"#)
         .or("all of them");
     /// Which of these there are not.
-    DENY: Key<Vec<String>> = key("deny", list(Kind::Patterns)).example(r#"["delete_*"]"#);
+    DENY: Key<Vec<String>> = key("deny", Kind::Patterns).example(r#"["delete_*"]"#);
     /// Whether all clients share one instance, or each has its own.
-    SHARE: Setting<ShareKind> = key("share", word()).example(r#""per-client""#).default("all");
+    SHARE: Setting<ShareKind> = key("share", word::<ShareKind>()).example(r#""per-client""#)
+        .default("all");
     /// Instances at once, where `share` is `per-client`; more clients get an error.
-    INSTANCES_MAX: Setting<usize> = key("instances_max", integer(1, 1000)).default("16");
+    INSTANCES_MAX: Setting<usize> = key("instances_max", Kind::Integer(1..=1000)).default("16");
     /// An instance that was not used for this long is ended, where `share` is `per-client`; it comes back with the
     /// next call.
-    IDLE_AFTER: Setting<Duration> = key("idle_after", INTERVAL).default("5m");
+    IDLE_AFTER: Setting<Duration> = key("idle_after", Kind::Interval).default("5m");
     /// Whether its tools leave the list while it is down; else they answer with an error.
-    HIDE_WHEN_DOWN: Setting<bool> = key("hide_when_down", BOOL).example("true").default("false");
+    HIDE_WHEN_DOWN: Setting<bool> = key("hide_when_down", Kind::Bool).example("true")
+        .default("false");
     /// A call that takes longer is answered with an error and cancelled; 0 is as long as it likes.
-    CALL_TIMEOUT: Setting<Option<Duration>> = key("call_timeout", DURATION.or_none())
+    CALL_TIMEOUT: Setting<Option<Duration>> = key("call_timeout", Kind::Duration)
         .example(r#""2m""#).default("0s");
     /// Calls that may be on their way at once; more get an error.
-    IN_FLIGHT_MAX: Setting<usize> = key("in_flight_max", integer(1, 65_536)).default("256");
+    IN_FLIGHT_MAX: Setting<usize> = key("in_flight_max", Kind::Integer(1..=65_536)).default("256");
     /// Whether there is such a server; `false` in your own file turns off a project's.
-    ENABLED: Setting<bool> = key("enabled", BOOL).default("true");
+    ENABLED: Setting<bool> = key("enabled", Kind::Bool).default("true");
 }

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 
-use crate::config::key::{PATH, Setting, integer, key, keys, size};
+use crate::config::key::*;
+use crate::config::kind::Kind;
 
 keys! {
     TRAIL of "trail";
 
     /// The audit trail; a relative path counts from the workspace.
-    AUDIT_FILE: Setting<PathBuf> = key("audit_file", PATH).default(".afresh/audit.jsonl");
+    AUDIT_FILE: Setting<PathBuf> = key("audit_file", Kind::Path).default(".afresh/audit.jsonl");
     /// The marker of the last restart; a relative path counts from the workspace.
-    MARKER_FILE: Setting<PathBuf> = key("marker_file", PATH).default(".afresh/restart_marker.json");
+    MARKER_FILE: Setting<PathBuf> = key("marker_file", Kind::Path)
+        .default(".afresh/restart_marker.json");
     /// The trail is rotated at this size.
     // Below the least size, nearly every record would begin a new file.
-    MAX_SIZE: Setting<u64> = key("max_size", size(4 << 10, 1 << 40)).default("16MiB");
+    MAX_SIZE: Setting<u64> = key("max_size", Kind::Size(4 << 10..=1 << 40)).default("16MiB");
     /// Rotated files that are kept; the oldest goes when one more is added.
-    KEEP: Setting<u32> = key("keep", integer(1, 1000)).default("8");
+    KEEP: Setting<u32> = key("keep", Kind::Integer(1..=1000)).default("8");
 }

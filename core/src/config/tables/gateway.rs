@@ -62,10 +62,11 @@ impl Config {
         let scope = VariableScope { env: outside.env, workspace: "" };
         let own = self.tables.iter().find(|table| table.kind == TableKind::Gateway);
         let wanted = servers(&self.tables).filter(|table| server::ENABLED.get(*table));
+        let errors_of = &mut errors;
+        let make =
+            |table| ServerMaker { table, scope: &scope, errors: errors_of }.backend(&self.values);
         let gateway = Gateway {
-            servers: wanted
-                .filter_map(|table| make_server(table, &self.values, &scope, &mut errors))
-                .collect(),
+            servers: wanted.filter_map(make).collect(),
             expose: gateway::EXPOSE.get(&own),
             admin_tools: gateway::TOOLS.get(&own),
             front: FrontSettings {
@@ -264,135 +265,113 @@ fn check_share(table: &Table, errors: &mut Errors) {
     }
 }
 
-/// Makes a server that was checked; none where a variable is missing, which is added to the errors.
-fn make_server(
-    table: &Table,
-    defaults: &Values,
-    scope: &VariableScope<'_>,
-    errors: &mut Errors,
-) -> Option<Backend> {
-    let texts = Texts { table, scope };
-    let transport = match server::COMMAND.find(table) {
-        Some(command) => stdio(&texts, command, &with_own(table, defaults), errors)
-            .map(Box::new)
-            .map(Transport::Stdio),
-        None => http(&texts, errors).map(Transport::Http),
-    }?;
-    Some(Backend {
-        name: table.name.clone(),
-        transport,
-        prefix: match server::PREFIX.find(table).as_deref() {
-            None => Prefix::Name,
-            Some("" | "none") => Prefix::None,
-            Some(text) => Prefix::Text(text.to_owned()),
-        },
-        allow: server::ALLOW.find(table),
-        deny: server::DENY.find(table).unwrap_or_default(),
-        share: match server::SHARE.get(table) {
-            ShareKind::All => Share::All,
-            ShareKind::PerClient => Share::PerClient {
-                instances_max: server::INSTANCES_MAX.get(table),
-                idle_after: server::IDLE_AFTER.get(table),
-            },
-        },
-        hide_when_down: server::HIDE_WHEN_DOWN.get(table),
-        call_timeout: server::CALL_TIMEOUT.get(table),
-        in_flight_max: server::IN_FLIGHT_MAX.get(table),
-    })
-}
-
-fn stdio(
-    texts: &Texts<'_>,
-    command: Vec<String>,
-    values: &Values,
-    errors: &mut Errors,
-) -> Option<StdioServer> {
-    let table = texts.table;
-    let args = texts.list(&server::ARGS, errors);
-    let env = texts.below(&server::ENV, errors);
-    let usual = values.stdio();
-    Some(StdioServer {
-        command: [command, args?].concat(),
-        cwd: server::CWD.find(table),
-        env: env?,
-        env_file: server::ENV_FILE.find(table),
-        watch: server::WATCH.find(table).unwrap_or_default().into_iter().map(Into::into).collect(),
-        ..usual
-    })
-}
-
-fn http(texts: &Texts<'_>, errors: &mut Errors) -> Option<HttpServer> {
-    let headers = texts.below(&server::HEADERS, errors);
-    let entry = texts.table.entry(&server::URL.field)?;
-    let url = texts.fill(entry, &entry.value.to_string(), errors)?;
-    if url_host(&url).is_none() {
-        let message = format!(
-            "`url` of server `{}` is no URL that begins with `http://` or `https://`, once its \
-             variables are filled in",
-            texts.table.name
-        );
-        let hint = "look at the variables in it".to_owned();
-        errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
-        return None;
-    }
-    Some(HttpServer { url, headers: headers?, sse: server::SSE.find(texts.table) })
-}
-
-/// The texts of a table, with their variables filled in.
-struct Texts<'a> {
+/// The making of a server that was checked, with its variables filled in. What is missing is added to the errors.
+struct ServerMaker<'a> {
     table: &'a Table,
     scope: &'a VariableScope<'a>,
+    errors: &'a mut Errors,
 }
 
-impl Texts<'_> {
-    fn fill(&self, entry: &TableEntry, text: &str, errors: &mut Errors) -> Option<String> {
+impl ServerMaker<'_> {
+    fn backend(&mut self, defaults: &Values) -> Option<Backend> {
+        let table = self.table;
+        let transport = match server::COMMAND.find(table) {
+            Some(command) => Transport::Stdio(Box::new(self.stdio(command, defaults)?)),
+            None => Transport::Http(self.http()?),
+        };
+        Some(Backend {
+            name: table.name.clone(),
+            transport,
+            prefix: match server::PREFIX.find(table).as_deref() {
+                None => Prefix::Name,
+                Some("" | "none") => Prefix::None,
+                Some(text) => Prefix::Text(text.to_owned()),
+            },
+            allow: server::ALLOW.find(table),
+            deny: server::DENY.find(table).unwrap_or_default(),
+            share: match server::SHARE.get(table) {
+                ShareKind::All => Share::All,
+                ShareKind::PerClient => Share::PerClient {
+                    instances_max: server::INSTANCES_MAX.get(table),
+                    idle_after: server::IDLE_AFTER.get(table),
+                },
+            },
+            hide_when_down: server::HIDE_WHEN_DOWN.get(table),
+            call_timeout: server::CALL_TIMEOUT.get(table),
+            in_flight_max: server::IN_FLIGHT_MAX.get(table),
+        })
+    }
+
+    fn stdio(&mut self, command: Vec<String>, defaults: &Values) -> Option<StdioServer> {
+        let (args, env) = (self.list(&server::ARGS), self.below(&server::ENV));
+        let watch = server::WATCH.find(self.table).unwrap_or_default();
+        Some(StdioServer {
+            command: [command, args?].concat(),
+            cwd: server::CWD.find(self.table),
+            env: env?,
+            env_file: server::ENV_FILE.find(self.table),
+            watch: watch.into_iter().map(Into::into).collect(),
+            ..with_own(self.table, defaults).stdio()
+        })
+    }
+
+    fn http(&mut self) -> Option<HttpServer> {
+        let headers = self.below(&server::HEADERS);
+        let entry = self.table.entry(&server::URL.field)?;
+        let url = self.fill(entry, &entry.value.to_string())?;
+        if url_host(&url).is_none() {
+            return self.bad_text(entry, "is no URL that begins with `http://` or `https://`");
+        }
+        Some(HttpServer { url, headers: headers?, sse: server::SSE.find(self.table) })
+    }
+
+    fn fill(&mut self, entry: &TableEntry, text: &str) -> Option<String> {
         let is_bad = |full: &str| match entry.path.starts_with("headers.") {
             true => full.contains(char::is_control),
             false => full.contains('\0'),
         };
-        match self.scope.expand(text, Style::Ours) {
+        let gap = match self.scope.expand(text, Style::Ours) {
             Ok(full) if is_bad(&full) => {
-                let message = format!(
-                    "`{}` of server `{}` has a character that it cannot have, once its variables are \
-                     filled in",
-                    entry.path, self.table.name
-                );
-                let hint = "look at the variables in it".to_owned();
-                errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
-                None
+                return self.bad_text(entry, "has a character that it cannot have");
             }
-            Ok(full) => Some(full),
-            Err(gap) => {
-                errors.push(self.gap(entry, &gap));
-                None
-            }
-        }
-    }
-
-    fn gap(&self, entry: &TableEntry, gap: &ExpansionError) -> ConfigError {
+            Ok(full) => return Some(full),
+            Err(gap) => gap,
+        };
         let message = format!("`{}` of server `{}` {gap}", entry.path, self.table.name);
-        let hint = match gap {
+        let hint = match &gap {
             ExpansionError::Unset(name) => {
                 format!("{}, or write `${{{name}:-default}}`", gap.hint())
             }
             _ => format!("{}; a `$` itself is `$$`", gap.hint()),
         };
-        entry.place.error(ErrorKind::Missing, message, hint)
+        self.errors.push(entry.place.error(ErrorKind::Missing, message, hint));
+        None
     }
 
-    fn list(&self, key: &Key<Vec<String>>, errors: &mut Errors) -> Option<Vec<String>> {
+    fn bad_text<T>(&mut self, entry: &TableEntry, what: &str) -> Option<T> {
+        let message = format!(
+            "`{}` of server `{}` {what}, once its variables are filled in",
+            entry.path, self.table.name
+        );
+        let hint = "look at the variables in it".to_owned();
+        self.errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
+        None
+    }
+
+    fn list(&mut self, key: &Key<Vec<String>>) -> Option<Vec<String>> {
         let Some(entry) = self.table.entry(&key.field) else { return Some(Vec::new()) };
         let items = key.find(self.table).unwrap_or_default();
-        let items: Vec<_> = items.iter().map(|item| self.fill(entry, item, errors)).collect();
+        let items: Vec<_> = items.iter().map(|item| self.fill(entry, item)).collect();
         items.into_iter().collect()
     }
 
-    fn below(&self, key: &Key<Pairs>, errors: &mut Errors) -> Option<Vec<(String, String)>> {
+    fn below(&mut self, key: &Key<Pairs>) -> Option<Vec<(String, String)>> {
+        let given = self.table.below(key);
         let fill = |(name, entry): (&str, &TableEntry)| {
-            Some((name.to_owned(), self.fill(entry, &entry.value.to_string(), errors)?))
+            Some((name.to_owned(), self.fill(entry, &entry.value.to_string())?))
         };
         // Each of them is filled in, so that every error is reported.
-        let all: Vec<Option<(String, String)>> = self.table.below(key).map(fill).collect();
+        let all: Vec<Option<(String, String)>> = given.map(fill).collect();
         all.into_iter().collect()
     }
 }

@@ -6,7 +6,6 @@
 
 mod display;
 mod gateway;
-mod hook;
 mod read;
 mod services;
 
@@ -177,7 +176,7 @@ pub(super) fn make(
     services::check_dependencies(&defined, opencode_is_off, &mut errors);
     for table in of_kind(TableKind::Hook) {
         table.check_companions(&mut errors);
-        match hook::make(table, &defined) {
+        match services::make_hook(table, &defined) {
             Ok(hook) => hooks.push(hook),
             Err(error) => errors.push(*error),
         }

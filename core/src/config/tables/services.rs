@@ -1,4 +1,4 @@
-//! Owns the making of services from their tables and the defaults, with their health checks; `[opencode]`, a ready-made
+//! Owns the making of services and hooks from their tables and the defaults: health checks; `[opencode]`, a ready-made
 //! service; and the check of `depends_on`. Driven by `tables::make`. Never starts one.
 //!
 //! The health check of opencode asks `/global/health` and looks at the JSON: every path that the server does not
@@ -11,13 +11,15 @@ use serde_json::json;
 
 use super::{Table, TableEntry};
 use crate::address;
+use crate::address::url_host;
 use crate::config::key::Field;
-use crate::config::keys::{TableKind, opencode, service};
+use crate::config::keys::{TableKind, hook, opencode, service};
 use crate::config::kind::Value;
 use crate::config::resolve::{SourcedValue, Values};
 use crate::config::{Errors, FileKind};
 use crate::definition::{Dependency, LogLimits, Port, ServiceDefinition};
 use crate::health::{HealthCheck, Login, Probe};
+use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::policy::{Policy, RestartMode};
 use crate::report::{ConfigError, ErrorKind, Location};
 use crate::rings::{rings, told};
@@ -254,4 +256,79 @@ fn unknown_dependency(
         None => format!("define `[service.{shown}]`, or remove it from `depends_on`"),
     };
     dependency_error(service, message, hint)
+}
+
+/// Makes a hook that is about some of these services.
+pub(super) fn make_hook(
+    table: &Table,
+    services: &[Table],
+) -> Result<HookDefinition, Box<ConfigError>> {
+    let events = match hook::ON.find(table) {
+        Some(words) => {
+            let is_named = |event: &HookEvent| words.iter().any(|word| word == event.name());
+            HookEvent::ALL.into_iter().filter(is_named).collect()
+        }
+        None => HookEvent::ALL.to_vec(),
+    };
+    check_hook_services(table, services)?;
+    Ok(HookDefinition {
+        name: table.name.clone(),
+        events,
+        services: hook::SERVICES.find(table).unwrap_or_default(),
+        target: hook_target(table)?,
+    })
+}
+
+/// Your own file may be about services that only some projects have.
+fn check_hook_services(table: &Table, services: &[Table]) -> Result<(), Box<ConfigError>> {
+    let entry = table.entry(&hook::SERVICES.field);
+    let Some(entry) = entry.filter(|entry| entry.from == FileKind::Workspace) else {
+        return Ok(());
+    };
+    let is_known = |name: &String| services.iter().any(|service| service.name == *name);
+    let names = hook::SERVICES.find(table).unwrap_or_default();
+    let Some(unknown) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
+    let message =
+        format!("hook `{}` is about `{}`, which is no service", table.name, printable(unknown));
+    let near = nearest(unknown, services.iter().map(|service| service.name.as_str()));
+    let hint = match near {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("define `[service.{}]`, or leave it out", printable(unknown)),
+    };
+    Err(entry.place.error(ErrorKind::BadValue, message, hint).into())
+}
+
+fn hook_target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
+    if let Some(command) = hook::COMMAND.find(table) {
+        return Ok(HookTarget::Command(command));
+    }
+    if let Some(url) = hook::WEBHOOK.find(table) {
+        let shape = hook::SHAPE.find(table).unwrap_or_else(|| shape_of_host(&url));
+        return Ok(HookTarget::Webhook { url, shape, headers: table.pairs(&hook::HEADERS) });
+    }
+    match table.entry(&hook::DESKTOP.field) {
+        Some(_) if hook::DESKTOP.find(table) == Some(true) => Ok(HookTarget::Desktop),
+        Some(entry) => {
+            let message = format!("hook `{}` tells nobody", table.name);
+            let hint = "write `desktop = true`, or remove the hook".to_owned();
+            Err(entry.place.error(ErrorKind::BadValue, message, hint).into())
+        }
+        None => {
+            let message = format!("hook `{}` tells nobody", table.name);
+            Err(table.missing(message, "add one of `command`, `webhook` and `desktop`").into())
+        }
+    }
+}
+
+/// The form that the host of a URL takes, where it is a known one.
+fn shape_of_host(url: &str) -> Shape {
+    let host = url_host(url).unwrap_or_default().to_ascii_lowercase();
+    match host.as_str() {
+        "hooks.slack.com" => Shape::Slack,
+        "discord.com" | "discordapp.com" | "canary.discord.com" | "ptb.discord.com" => {
+            Shape::Discord
+        }
+        "ntfy.sh" => Shape::Ntfy,
+        _ => Shape::Json,
+    }
 }

@@ -1,4 +1,5 @@
-//! Owns the recognition of secrets by their shape, independent of their name. Part of redaction. Never sees keys.
+//! Owns the formats of secrets that are known without a name: tokens of services by their prefixes, web tokens,
+//! private keys, passwords in URLs, and long random texts. Part of redaction. Never looks at names.
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use super::{Bytes, runs, skip};
 pub(super) fn find(text: &str, secrets: &mut Vec<Range<usize>>) {
     find_url_passwords(text, secrets);
     find_private_keys(text, secrets);
-    find_shapes(text, secrets);
+    find_formats(text, secrets);
     find_opaque(text, secrets);
 }
 
@@ -71,50 +72,34 @@ fn near(bytes: &[u8], from: usize) -> &[u8] {
 /// Longer than tokens without a signature are.
 const LOOK_AHEAD_BYTES_MAX: usize = 2048;
 
-/// A kind of token that can be told by its beginning.
-struct Shape(&'static str, usize, fn(u8) -> bool);
-
-const SHAPES: [Shape; 28] = [
-    Shape("sk-", 16, is_token_byte),
-    Shape("sk_live_", 16, is_token_byte),
-    Shape("sk_test_", 16, is_token_byte),
-    Shape("rk_live_", 16, is_token_byte),
-    Shape("whsec_", 16, is_token_byte),
-    Shape("ghp_", 20, is_token_byte),
-    Shape("gho_", 20, is_token_byte),
-    Shape("ghu_", 20, is_token_byte),
-    Shape("ghs_", 20, is_token_byte),
-    Shape("ghr_", 20, is_token_byte),
-    Shape("github_pat_", 20, is_token_byte),
-    Shape("glpat-", 16, is_token_byte),
-    Shape("xoxa-", 10, is_token_byte),
-    Shape("xoxb-", 10, is_token_byte),
-    Shape("xoxe-", 10, is_token_byte),
-    Shape("xoxp-", 10, is_token_byte),
-    Shape("xoxr-", 10, is_token_byte),
-    Shape("xoxs-", 10, is_token_byte),
-    Shape("xapp-", 10, is_token_byte),
-    Shape("AKIA", 16, is_upper_or_digit),
-    Shape("ASIA", 16, is_upper_or_digit),
-    Shape("AIza", 30, is_token_byte),
-    Shape("npm_", 30, |b| b.is_ascii_alphanumeric()),
-    Shape("pypi-", 32, is_token_byte),
-    Shape("hf_", 30, |b| b.is_ascii_alphanumeric()),
-    Shape("gsk_", 30, |b| b.is_ascii_alphanumeric()),
-    Shape("ya29.", 16, is_token_byte),
-    Shape("AGE-SECRET-KEY-1", 20, is_upper_or_digit),
+/// The formats of tokens that can be told by their beginning, which is one of the prefixes: how many bytes follow at
+/// least, and which. A format that is to be redacted, too, is one more prefix here.
+const FORMATS: [(usize, fn(u8) -> bool, &[&str]); 8] = [
+    (16, is_token_byte, &["sk-", "sk_live_", "sk_test_", "rk_live_", "whsec_", "glpat-", "ya29."]),
+    (20, is_token_byte, &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"]),
+    (10, is_token_byte, &["xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"]),
+    (16, is_upper_or_digit, &["AKIA", "ASIA"]),
+    (20, is_upper_or_digit, &["AGE-SECRET-KEY-1"]),
+    (30, is_token_byte, &["AIza"]),
+    (32, is_token_byte, &["pypi-"]),
+    (30, |b| b.is_ascii_alphanumeric(), &["npm_", "hf_", "gsk_"]),
 ];
 
-/// For each byte that a shape or a web token begins with, the bytes that come second and third, by their last five bits.
+/// For each byte that a format or a web token begins with, the bytes that come second and third, by their last five bits.
 const BEGINNINGS: [(u32, u32); 256] = {
     let mut all = [(0, 0); 256];
     all[b'e' as usize] = (bit(b'y'), bit(b'J'));
-    let mut at = 0;
-    while at < SHAPES.len() {
-        let shape = SHAPES[at].0.as_bytes();
-        let (second, third) = all[shape[0] as usize];
-        all[shape[0] as usize] = (second | bit(shape[1]), third | bit(shape[2]));
-        at += 1;
+    let (mut at, mut of_format) = (0, 0);
+    while at < FORMATS.len() {
+        let prefixes = FORMATS[at].2;
+        if of_format == prefixes.len() {
+            (at, of_format) = (at + 1, 0);
+            continue;
+        }
+        let prefix = prefixes[of_format].as_bytes();
+        let (second, third) = all[prefix[0] as usize];
+        all[prefix[0] as usize] = (second | bit(prefix[1]), third | bit(prefix[2]));
+        of_format += 1;
     }
     all
 };
@@ -132,7 +117,7 @@ fn is_upper_or_digit(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit()
 }
 
-fn find_shapes(text: &str, secrets: &mut Vec<Range<usize>>) {
+fn find_formats(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     let mut done = 0;
     for (start, three) in bytes.windows(3).enumerate() {
@@ -149,8 +134,9 @@ fn find_shapes(text: &str, secrets: &mut Vec<Range<usize>>) {
             secrets.push(start..done);
             continue;
         }
-        for Shape(prefix, rest_len_min, is_rest) in &SHAPES {
-            if bytes[start..].starts_with(prefix.as_bytes()) {
+        for (rest_len_min, is_rest, prefixes) in &FORMATS {
+            let begins = |prefix: &&&str| bytes[start..].starts_with(prefix.as_bytes());
+            for prefix in prefixes.iter().filter(begins) {
                 let rest = start + prefix.len();
                 let end = skip(near(bytes, rest), rest, is_rest);
                 // `sk-learn-pipeline-runner` is a name.
