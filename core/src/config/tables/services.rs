@@ -10,14 +10,13 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Table, TableEntry};
-use crate::address;
-use crate::address::url_host;
+use crate::address::{self, url_host};
 use crate::config::key::Field;
 use crate::config::keys::{TableKind, hook, opencode, service};
 use crate::config::kind::Value;
 use crate::config::resolve::{SourcedValue, Values};
 use crate::config::{Errors, FileKind};
-use crate::definition::{Dependency, LogLimits, Port, ServiceDefinition};
+use crate::definition::{LogLimits, Port, ServiceDefinition};
 use crate::health::{HealthCheck, Login, Probe};
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::policy::{Policy, RestartMode};
@@ -70,10 +69,8 @@ pub(super) fn with_own(table: &Table, defaults: &Values) -> Values {
     let mut values = defaults.clone();
     for field in table.kind.settings() {
         if let Some(entry) = table.entry(field) {
-            values.put(
-                field,
-                SourcedValue { value: entry.value.clone(), place: entry.place.clone() },
-            );
+            let (value, place) = (entry.value.clone(), entry.place.clone());
+            values.put(field, SourcedValue { value, place });
         }
     }
     values
@@ -97,29 +94,24 @@ fn health_check(table: &Table) -> Result<Option<HealthCheck>, Box<ConfigError>> 
     }))
 }
 
-/// The first of what can be asked; the reader has seen to it that there is no second.
+/// What is asked; the reader has seen to it that there is one at most.
 fn probe(table: &Table) -> Option<Probe> {
-    if let Some(url) = service::HEALTH_HTTP.find(table) {
-        let (status, json) = (service::HEALTH_STATUS.find(table), service::HEALTH_JSON.find(table));
-        return Some(Probe::Http {
-            url,
-            status,
-            json,
-            headers: table.pairs(&service::HEALTH_HEADERS),
-        });
-    }
-    if let Some(address) = service::HEALTH_TCP.find(table) {
-        return Some(Probe::Tcp { address });
-    }
-    if let Some(command) = service::HEALTH_EXEC.find(table) {
-        return Some(Probe::Exec { command });
-    }
-    service::HEALTH_MCP.find(table).map(|url| Probe::Mcp { url })
+    let http = service::HEALTH_HTTP.find(table).map(|url| Probe::Http {
+        url,
+        status: service::HEALTH_STATUS.find(table),
+        json: service::HEALTH_JSON.find(table),
+        headers: table.pairs(&service::HEALTH_HEADERS),
+    });
+    let tcp = || Some(Probe::Tcp { address: service::HEALTH_TCP.find(table)? });
+    let exec = || Some(Probe::Exec { command: service::HEALTH_EXEC.find(table)? });
+    let mcp = || Some(Probe::Mcp { url: service::HEALTH_MCP.find(table)? });
+    http.or_else(tcp).or_else(exec).or_else(mcp)
 }
 
 /// The same in the words of the generic service.
 pub(super) fn opencode_as_service(table: &Table) -> Table {
-    let (hostname, port) = listens_on(table);
+    let hostname = opencode::SERVE_HOSTNAME.get(table);
+    let port = opencode::SERVE_PORT.get(table);
     let mut service = table.clone();
     service.entries.extend(built_in(table));
     for entry in &mut service.entries {
@@ -148,75 +140,78 @@ pub(super) fn opencode_as_service(table: &Table) -> Table {
 
 /// What holds where the table does not say otherwise.
 pub(super) fn built_in(table: &Table) -> Vec<TableEntry> {
-    let keys = [
+    let fields = [
         &opencode::ENABLED.field,
         &opencode::SERVE_PORT.field,
         &opencode::SERVE_HOSTNAME.field,
         &opencode::TITLE.field,
     ];
-    let defaults = keys.into_iter().filter_map(|field| Some((field, field.default()?)));
-    let mut entries: Vec<_> = defaults.collect();
+    let mut entries: Vec<(&Field, Value)> =
+        fields.into_iter().filter_map(|field| Some((field, field.default()?))).collect();
     let command = Value::List(OPENCODE_COMMAND.map(str::to_owned).to_vec());
     entries.push((&opencode::SERVE_COMMAND.field, command));
-    if asks_the_usual(table) {
-        entries.push((&service::HEALTH_HTTP.field, Value::Text(health_url(table))));
+    if probe(table).is_none() {
+        // A server that listens everywhere is asked on this machine.
+        let host = match opencode::SERVE_HOSTNAME.get(table).as_str() {
+            "0.0.0.0" => "127.0.0.1".to_owned(),
+            "::" => "::1".to_owned(),
+            other => other.to_owned(),
+        };
+        let address = address::join(&host, opencode::SERVE_PORT.get(table));
+        let url = format!("http://{address}/global/health");
+        entries.push((&service::HEALTH_HTTP.field, Value::Text(url)));
         let healthy = ("healthy".to_owned(), json!(true));
         entries.push((&service::HEALTH_JSON.field, Value::JsonField(healthy)));
     }
     entries.retain(|(field, _)| table.entry(field).is_none());
-    let built_in = |(field, value): (&Field, Value)| TableEntry {
-        path: field.key.to_owned(),
-        value,
-        place: Location::BUILT_IN,
-        from: FileKind::Workspace,
-    };
-    entries.into_iter().map(built_in).collect()
-}
-
-/// Whether the table has no probe of its own.
-fn asks_the_usual(table: &Table) -> bool {
-    let probes = table.kind.declared().rivals.iter().find(|group| group.contains(&"health.http"));
-    !probes.into_iter().flat_map(|group| group.iter()).any(|path| table.entry_at(path).is_some())
-}
-
-/// Where the health check asks. A server that listens everywhere is asked on this machine.
-fn health_url(table: &Table) -> String {
-    let (hostname, port) = listens_on(table);
-    let host = match hostname.as_str() {
-        "0.0.0.0" => "127.0.0.1",
-        "::" => "::1",
-        other => other,
-    };
-    format!("http://{}/global/health", address::join(host, port))
-}
-
-fn listens_on(table: &Table) -> (String, u16) {
-    (opencode::SERVE_HOSTNAME.get(table), opencode::SERVE_PORT.get(table))
+    let (place, from) = (Location::BUILT_IN, FileKind::Workspace);
+    let entries = entries.into_iter();
+    entries
+        .map(|(field, value)| TableEntry {
+            path: field.key.to_owned(),
+            value,
+            place: place.clone(),
+            from,
+        })
+        .collect()
 }
 
 const OPENCODE_COMMAND: [&str; 6] =
     ["opencode", "serve", "--port", "{port}", "--hostname", "{hostname}"];
 
-/// Checks the needs of all services.
+/// Checks the needs of all services: each is defined, and there is no ring.
 pub(super) fn check_dependencies(services: &[Table], opencode_is_off: bool, errors: &mut Errors) {
     let index: BTreeMap<&str, usize> =
         services.iter().enumerate().map(|(at, service)| (service.name.as_str(), at)).collect();
+    let mut error = |table: &Table, message: String, hint: String| {
+        let entry = table.entry(&service::DEPENDS_ON.field);
+        let place = entry.map_or(&table.place, |entry| &entry.place);
+        errors.push(place.error(ErrorKind::Conflict, message, hint));
+    };
     let mut needs: Vec<Vec<usize>> = Vec::new();
-    for service in services {
-        let mut own = Vec::new();
-        for need in needs_of(service) {
-            match index.get(need.name.as_str()) {
-                Some(at) if services[*at].name == service.name => {
-                    let message = format!("service `{}` needs itself", service.name);
-                    errors.push(dependency_error(
-                        service,
-                        message,
-                        "remove it from `depends_on`".to_owned(),
-                    ));
+    for table in services {
+        let (name, mut own) = (&table.name, Vec::new());
+        for need in service::DEPENDS_ON.find(table).unwrap_or_default() {
+            let need = need.name.as_str();
+            match index.get(need) {
+                Some(_) if need == name => {
+                    let hint = "remove it from `depends_on`".to_owned();
+                    error(table, format!("service `{name}` needs itself"), hint);
                 }
                 Some(at) => own.push(*at),
                 None => {
-                    errors.push(unknown_dependency(service, &need.name, &index, opencode_is_off))
+                    let shown = printable(need);
+                    let hint = match nearest(need, index.keys().copied()) {
+                        _ if opencode_is_off && need == "opencode" => {
+                            "`enabled = false` in `[opencode]` turns it off".to_owned()
+                        }
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => {
+                            format!("define `[service.{shown}]`, or remove it from `depends_on`")
+                        }
+                    };
+                    let message = format!("service `{name}` needs `{shown}`, which is no service");
+                    error(table, message, hint);
                 }
             }
         }
@@ -226,36 +221,8 @@ pub(super) fn check_dependencies(services: &[Table], opencode_is_off: bool, erro
         let names: Vec<&str> = ring.iter().map(|at| services[*at].name.as_str()).collect();
         let message = format!("services need each other in a ring: {}", told(&names));
         let hint = "take one of them out of a `depends_on`".to_owned();
-        errors.push(dependency_error(&services[ring[0]], message, hint));
+        error(&services[ring[0]], message, hint);
     }
-}
-
-fn needs_of(service: &Table) -> Vec<Dependency> {
-    service::DEPENDS_ON.find(service).unwrap_or_default()
-}
-
-fn dependency_error(service: &Table, message: String, hint: String) -> ConfigError {
-    let place =
-        service.entry(&service::DEPENDS_ON.field).map_or(&service.place, |entry| &entry.place);
-    place.error(ErrorKind::Conflict, message, hint)
-}
-
-fn unknown_dependency(
-    service: &Table,
-    name: &str,
-    index: &BTreeMap<&str, usize>,
-    opencode_is_off: bool,
-) -> ConfigError {
-    let shown = printable(name);
-    let message = format!("service `{}` needs `{shown}`, which is no service", service.name);
-    let hint = match nearest(name, index.keys().copied()) {
-        _ if opencode_is_off && name == "opencode" => {
-            "`enabled = false` in `[opencode]` turns it off".to_owned()
-        }
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("define `[service.{shown}]`, or remove it from `depends_on`"),
-    };
-    dependency_error(service, message, hint)
 }
 
 /// Makes a hook that is about some of these services.
@@ -263,17 +230,12 @@ pub(super) fn make_hook(
     table: &Table,
     services: &[Table],
 ) -> Result<HookDefinition, Box<ConfigError>> {
-    let events = match hook::ON.find(table) {
-        Some(words) => {
-            let is_named = |event: &HookEvent| words.iter().any(|word| word == event.name());
-            HookEvent::ALL.into_iter().filter(is_named).collect()
-        }
-        None => HookEvent::ALL.to_vec(),
-    };
+    let words = hook::ON.find(table).unwrap_or(HookEvent::NAMES.map(str::to_owned).to_vec());
+    let is_named = |event: &HookEvent| words.iter().any(|word| word == event.name());
     check_hook_services(table, services)?;
     Ok(HookDefinition {
         name: table.name.clone(),
-        events,
+        events: HookEvent::ALL.into_iter().filter(is_named).collect(),
         services: hook::SERVICES.find(table).unwrap_or_default(),
         target: hook_target(table)?,
     })
@@ -306,18 +268,15 @@ fn hook_target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
         let shape = hook::SHAPE.find(table).unwrap_or_else(|| shape_of_host(&url));
         return Ok(HookTarget::Webhook { url, shape, headers: table.pairs(&hook::HEADERS) });
     }
-    match table.entry(&hook::DESKTOP.field) {
-        Some(_) if hook::DESKTOP.find(table) == Some(true) => Ok(HookTarget::Desktop),
+    let message = format!("hook `{}` tells nobody", table.name);
+    Err(match table.entry(&hook::DESKTOP.field) {
+        Some(_) if hook::DESKTOP.find(table) == Some(true) => return Ok(HookTarget::Desktop),
         Some(entry) => {
-            let message = format!("hook `{}` tells nobody", table.name);
             let hint = "write `desktop = true`, or remove the hook".to_owned();
-            Err(entry.place.error(ErrorKind::BadValue, message, hint).into())
+            entry.place.error(ErrorKind::BadValue, message, hint).into()
         }
-        None => {
-            let message = format!("hook `{}` tells nobody", table.name);
-            Err(table.missing(message, "add one of `command`, `webhook` and `desktop`").into())
-        }
-    }
+        None => table.missing(message, "add one of `command`, `webhook` and `desktop`").into(),
+    })
 }
 
 /// The form that the host of a URL takes, where it is a known one.
