@@ -30,15 +30,9 @@ use crate::time::{Stamp, Time, show_duration};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// An instance runs, and is the one to be asked from now on.
-    Started {
-        /// Which.
-        generation: Generation,
-    },
+    Started(Generation),
     /// An instance is gone, or on its way.
-    Gone {
-        /// Which.
-        generation: Generation,
-    },
+    Gone(Generation),
     /// A probe has ended.
     Probed {
         /// Of which instance.
@@ -86,15 +80,9 @@ pub enum Effect {
         timeout: Duration,
     },
     /// Find out how much processor time the instance's processes have used; answer with `Worked`.
-    Sample {
-        /// Which instance.
-        generation: Generation,
-    },
+    Sample(Generation),
     /// It has passed its first check.
-    Ready {
-        /// Which instance.
-        generation: Generation,
-    },
+    Ready(Generation),
     /// It counts as crashed.
     Unhealthy {
         /// Which instance.
@@ -164,8 +152,8 @@ impl Health {
         let effects = &mut all;
         self.forgive_sleep(now);
         match input {
-            Input::Started { generation } => self.started(now, generation),
-            Input::Gone { generation } => {
+            Input::Started(generation) => self.started(now, generation),
+            Input::Gone(generation) => {
                 self.watched.take_if(|watched| watched.generation == generation);
             }
             Input::Probed { generation, number, verdict } => {
@@ -314,7 +302,7 @@ impl Health {
         }
         if is_silent {
             watched.step = ProbeStep::Judging { until: now + HEALTH_SAMPLE_WAIT };
-            effects.push(Effect::Sample { generation: watched.generation });
+            effects.push(Effect::Sample(watched.generation));
         } else {
             self.judge(now, is_busy, effects);
         }
@@ -332,7 +320,7 @@ impl Health {
         };
         effects.extend(event.map(Effect::Tell));
         if !watched.ready {
-            effects.push(Effect::Ready { generation: watched.generation });
+            effects.push(Effect::Ready(watched.generation));
         }
         (watched.ready, watched.ready_before) = (true, None);
         (watched.failures, watched.sample) = (0, None);

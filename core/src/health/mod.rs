@@ -36,8 +36,9 @@ pub struct HealthCheck {
     pub failures_max: u32,
     /// A service that is not ready this long after its start counts as crashed; none waits for ever.
     pub ready_timeout: Option<Duration>,
-    /// Who is asking, where only the environment of a start knows; see [`HealthCheck::for_start`].
-    pub login: Option<Login>,
+    /// Whether the name and the password of `opencode serve`, which only the environment of a start has, are sent as
+    /// HTTP basic authentication; see [`HealthCheck::for_start`]. Without a password, nothing is sent.
+    pub is_opencode: bool,
 }
 
 /// What is asked of a service.
@@ -81,7 +82,7 @@ impl HealthCheck {
             timeout: Duration::from_secs(10),
             failures_max: 3,
             ready_timeout: Some(Duration::from_secs(60)),
-            login: None,
+            is_opencode: false,
         }
     }
 
@@ -100,39 +101,19 @@ impl HealthCheck {
     }
 }
 
-/// A name and a password in the environment of the service, sent as HTTP basic authentication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Login {
-    /// The variable with the name.
-    pub name_variable: &'static str,
-    /// The name where that is not set.
-    pub name: &'static str,
-    /// The variable with the password; where it is not set, nothing is sent.
-    pub password_variable: &'static str,
-}
-
-impl Login {
-    /// What `opencode serve` asks for.
-    pub const OPENCODE: Self = Self {
-        name_variable: "OPENCODE_SERVER_USERNAME",
-        name: "opencode",
-        password_variable: "OPENCODE_SERVER_PASSWORD",
-    };
-}
-
 impl HealthCheck {
     /// The check for one start of the service: `variable` looks into the environment that it gets,
     /// which is afresh's own, its `env_file` and its `env` together.
     pub fn for_start(&self, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut check = self.clone();
         let set = |name| variable(name).filter(|value| !value.is_empty());
-        if let Some(login) = check.login.take()
-            && let Some(password) = set(login.password_variable)
+        if std::mem::take(&mut check.is_opencode)
+            && let Some(password) = set("OPENCODE_SERVER_PASSWORD")
             && let Probe::Http { headers, .. } = &mut check.probe
             // A configured header of this name takes precedence.
             && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
         {
-            let name = set(login.name_variable).unwrap_or_else(|| login.name.to_owned());
+            let name = set("OPENCODE_SERVER_USERNAME").unwrap_or("opencode".to_owned());
             let value =
                 format!("Basic {}", base64::encode(format!("{name}:{password}").as_bytes()));
             headers.push(("Authorization".to_owned(), value));

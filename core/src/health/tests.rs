@@ -54,7 +54,7 @@ impl Patient {
         let why = String::new();
         let mut patient =
             Self { health, now: at(0), generation: FIRST, asked: 0, said: Vec::new(), why };
-        patient.input(Input::Started { generation: FIRST });
+        patient.input(Input::Started(FIRST));
         patient
     }
 
@@ -74,8 +74,8 @@ impl Patient {
                     self.asked = number;
                     "probe"
                 }
-                Effect::Sample { .. } => "sample",
-                Effect::Ready { .. } => "ready",
+                Effect::Sample(..) => "sample",
+                Effect::Ready(..) => "ready",
                 Effect::Unhealthy { why, .. } => {
                     self.why = why;
                     "unhealthy"
@@ -270,15 +270,15 @@ fn a_new_instance_begins_anew_and_late_word_is_dropped() {
     patient.answer(ill());
     patient.wait();
     let late = patient.asked;
-    patient.input(Input::Gone { generation: FIRST });
+    patient.input(Input::Gone(FIRST));
     assert_eq!((patient.state(), patient.health.next_wakeup()), (HealthState::Unknown, None));
     patient.said.clear();
     patient.input(Input::Probed { generation: FIRST, number: late, verdict: well() });
     patient.input(Input::Worked { generation: FIRST, time: None });
     assert_eq!(patient.said(), Vec::<&str>::new());
     patient.generation = SECOND;
-    patient.input(Input::Started { generation: SECOND });
-    patient.input(Input::Gone { generation: FIRST });
+    patient.input(Input::Started(SECOND));
+    patient.input(Input::Gone(FIRST));
     assert_eq!((patient.said(), patient.state()), (vec!["probe"], HealthState::Starting));
     patient.input(Input::Probed { generation: FIRST, number: late, verdict: well() });
     patient.input(Input::Probed { generation: SECOND, number: late, verdict: well() });
@@ -304,7 +304,7 @@ fn who_loses_the_first_requests_is_asked_again_soon() {
     let check = HealthCheck::new(probe);
     let mut health = Health::new(check.clone());
     let mut now = at(0);
-    let mut input = Input::Started { generation: FIRST };
+    let mut input = Input::Started(FIRST);
     let mut patience = Vec::new();
     for silences in 0..8 {
         let effects = health.handle(now, input);
@@ -394,11 +394,11 @@ impl Observer {
     fn hear(&mut self, input: Input) {
         self.history.push(format!("{:?} {input:?}", self.now));
         match &input {
-            Input::Started { generation } => {
+            Input::Started(generation) => {
                 (self.alive, self.started, self.probing) = (Some(*generation), self.now, None);
                 (self.ready, self.failures, self.told) = (false, 0, false);
             }
-            Input::Gone { generation } if self.alive == Some(*generation) => self.alive = None,
+            Input::Gone(generation) if self.alive == Some(*generation) => self.alive = None,
             Input::Probed { generation, number, verdict }
                 if self.alive == Some(*generation) && self.runs(*number) =>
             {
@@ -424,8 +424,8 @@ impl Observer {
                     assert_eq!(other, None, "two probes at once");
                     assert!(!self.told);
                 }
-                Effect::Sample { generation } => assert_eq!(self.alive, Some(generation)),
-                Effect::Ready { generation } => {
+                Effect::Sample(generation) => assert_eq!(self.alive, Some(generation)),
+                Effect::Ready(generation) => {
                     assert_eq!((self.alive, self.ready), (Some(generation), false));
                     self.ready = true;
                 }
@@ -499,7 +499,7 @@ fn in_no_history_is_a_promise_broken() {
             step(&mut observer, &mut random, luck, &mut generation);
             if let Some(generation) = observer.alive.filter(|_| observer.told) {
                 ends[usize::from(observer.ready)] += 1;
-                observer.hear(Input::Gone { generation });
+                observer.hear(Input::Gone(generation));
             }
         }
     }
@@ -514,9 +514,9 @@ fn step(observer: &mut Observer, random: &mut Random, luck: u64, generation: &mu
     match random.below(12) {
         0 if observer.alive.is_none() || random.below(20) == 0 => {
             *generation += 1;
-            observer.hear(Input::Started { generation: Generation(*generation) });
+            observer.hear(Input::Started(Generation(*generation)));
         }
-        1 if random.below(10) == 0 => observer.hear(Input::Gone { generation: any }),
+        1 if random.below(10) == 0 => observer.hear(Input::Gone(any)),
         2 => observer.hear(Input::Worked { generation: any, time: Some(used) }),
         3 => {
             let number = random.below(50);
@@ -553,7 +553,7 @@ mod logins_and_answers {
     fn check() -> HealthCheck {
         let url = "http://localhost:4096/global/health".to_owned();
         let probe = Probe::Http { url, status: None, json: None, headers: Vec::new() };
-        HealthCheck { login: Some(Login::OPENCODE), ..HealthCheck::new(probe) }
+        HealthCheck { is_opencode: true, ..HealthCheck::new(probe) }
     }
 
     fn headers(check: &HealthCheck, variables: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -561,7 +561,7 @@ mod logins_and_answers {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         });
-        assert_eq!(check.login, None);
+        assert!(!check.is_opencode);
         match check.probe {
             Probe::Http { headers, .. } => headers,
             _ => Vec::new(),
@@ -582,7 +582,7 @@ mod logins_and_answers {
             headers.push(("authorization".to_owned(), "Bearer x".to_owned()));
         }
         assert_eq!(headers(&own, &[password]).len(), 1);
-        let plain = HealthCheck { login: None, ..check() };
+        let plain = HealthCheck { is_opencode: false, ..check() };
         assert_eq!(headers(&plain, &[password]), []);
     }
 

@@ -123,7 +123,7 @@ impl Checks {
         let Some(checked) = self.services.get_mut(&service) else { return Vec::new() };
         checked.instances.remove(&generation);
         checked.give_up(|of| of == generation);
-        let mut orders = self.handle(service, Input::Gone { generation });
+        let mut orders = self.handle(service, Input::Gone(generation));
         // One that was to take the place of another and failed leaves that one.
         orders.extend(self.watch_newest(service));
         orders
@@ -180,7 +180,7 @@ impl Checks {
             return Vec::new();
         };
         checked.give_up(|of| of != generation);
-        self.handle(service, Input::Started { generation })
+        self.handle(service, Input::Started(generation))
     }
 
     fn handle(&mut self, service: ServiceId, input: Input) -> Vec<CheckRequest> {
@@ -211,7 +211,7 @@ impl Checks {
                 checked.probing = Some((generation, task));
                 None
             }
-            Effect::Sample { generation } => {
+            Effect::Sample(generation) => {
                 let pid = self.services.get(&service)?.instances.get(&generation)?.pid;
                 self.tasks.spawn_blocking(move || CheckEvent::Worked {
                     service,
@@ -220,7 +220,7 @@ impl Checks {
                 });
                 None
             }
-            Effect::Ready { generation } => {
+            Effect::Ready(generation) => {
                 Some(CheckRequest::Input(service, ServiceInput::Ready(generation)))
             }
             Effect::Unhealthy { generation, why } => {

@@ -17,7 +17,7 @@ use crate::config::kind::Value;
 use crate::config::resolve::{SourcedValue, Values};
 use crate::config::{Errors, FileKind};
 use crate::definition::{LogLimits, Port, ServiceDefinition};
-use crate::health::{HealthCheck, Login, Probe};
+use crate::health::{HealthCheck, Probe};
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::policy::{Policy, RestartMode};
 use crate::report::{ConfigError, ErrorKind, Location};
@@ -38,8 +38,8 @@ pub(super) fn make_service(
     let values = with_own(table, defaults);
     values.check_delays()?;
     let mut health = health_check(table)?;
-    if let Some(HealthCheck { login, probe: Probe::Http { .. }, .. }) = &mut health {
-        *login = (table.kind == TableKind::Opencode).then_some(Login::OPENCODE);
+    if let Some(HealthCheck { is_opencode, probe: Probe::Http { .. }, .. }) = &mut health {
+        *is_opencode = table.kind == TableKind::Opencode;
     }
     Ok(ServiceDefinition {
         title: service::TITLE.find(table).unwrap_or_else(|| name.clone()),

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::config::{Config, ConfigSource, FileKind, Flag, load};
 use crate::definition::{Dependency, LogLimits, OnSupervisorDeath, Port, StopSignal, Until};
-use crate::health::{HealthCheck, Login, Probe};
+use crate::health::{HealthCheck, Probe};
 use crate::hook::{HookEvent, HookTarget, Shape};
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
@@ -281,7 +281,7 @@ fn opencode_is_ready_made() {
         headers: Vec::new(),
     };
     assert_eq!(health.probe, probe);
-    assert_eq!(health.login, Some(Login::OPENCODE));
+    assert!(health.is_opencode);
     assert!(health.timeout >= Duration::from_secs(10) && health.failures_max == 3);
 }
 
@@ -310,10 +310,10 @@ fn opencode_has_words_of_its_own() {
 
     let own = good("[opencode]\nhealth.tcp = 'localhost:4096'\npolicy = 'always'");
     let health = own.services[0].health.clone().unwrap();
-    assert_eq!((health.login, own.services[0].policy.restart), (None, Restart::Always));
+    assert_eq!((health.is_opencode, own.services[0].policy.restart), (false, Restart::Always));
     // What is shown of it can be pasted, and is the same.
     let own = good("[opencode]\nhealth.http = 'http://localhost:4096/global/health'");
-    assert_eq!(own.services[0].health.clone().unwrap().login, Some(Login::OPENCODE));
+    assert!(own.services[0].health.clone().unwrap().is_opencode);
     let off = load_both("[opencode]\nserve_port = 5000", "[opencode]\nenabled = false").unwrap();
     assert!(off.services.is_empty());
     // One word of the user's stands for the other of the project's.
