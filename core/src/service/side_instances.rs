@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn each_failure_in_a_row_makes_the_next_spare_wait_longer() {
-        let backoff = crate::policy::Policy::default().backoff;
+        let backoff = Policy::default().backoff;
         let mut side = SideInstances::default();
         assert_eq!(side.spare_due(), Some(Time::ZERO));
         let mut waits = Vec::new();
