@@ -244,7 +244,10 @@ impl BodyPlace {
             let room = rooms.bodies().grow(now, self.body, bytes);
             match room {
                 Room::Enough => return Ok(()),
-                Room::Instead => return Ok(rooms.changed.notify_waiters()),
+                Room::Instead => {
+                    rooms.changed.notify_waiters();
+                    return Ok(());
+                }
                 Room::Lost => return Err(()),
                 Room::Later(at) => {
                     let wait = at.map_or(Duration::MAX, |at| at.since(now));
