@@ -121,6 +121,7 @@ pub(crate) struct Remains {
 
 /// The identity of an instance that outlives its supervisor, for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(windows, expect(dead_code, reason = "nothing is taken over there"))]
 pub(crate) struct InstanceIdentity {
     /// The name of its service.
     pub(crate) service: String,

@@ -7,8 +7,7 @@
 //!
 //! Unless the instance is to outlive its supervisor: then it spools the output meanwhile, remembers the
 //! end, and reports both to the next supervisor, whose socket comes from the warden. When the warden
-//! goes too, it ends the tree and itself.
-//! Retention of the pipes never blocks on one.
+//! goes too, it ends the tree and itself. It never blocks on a pipe of the instance.
 
 use std::ffi::CStr;
 use std::io;
