@@ -150,13 +150,8 @@ fn show(json: bool, changed: bool, environment: &Environment) -> CommandResult {
         };
         let entries = |table: &ShownTable| -> Vec<Value> {
             let entry = |entry: &ShownEntry| {
-                row_to_json(
-                    &table.heading,
-                    &entry.key,
-                    json!(entry.value),
-                    &entry.origin,
-                    &entry.help,
-                )
+                let (section, value) = (&table.heading, json!(entry.value));
+                row_to_json(section, &entry.key, value, &entry.origin, entry.help)
             };
             table.entries.iter().map(entry).collect()
         };

@@ -167,7 +167,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
             format!("session {} begins{kind}", attempt.0)
         }
         Record::AttemptEnded { attempt, cause, detail, .. } => {
-            format!("session {} ends: {} ({})", attempt.0, cause.to_string(), harmless(detail))
+            format!("session {} ends: {cause} ({})", attempt.0, harmless(detail))
         }
         Record::Committed { commit, message } => {
             format!("commit {} {}", commit.get(..9).unwrap_or(commit), harmless(message))
