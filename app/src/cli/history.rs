@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &HistoryArgs, environment: &Environment) -> Command
             printer.print(&entry)?;
         }
         printer.lines.flush()?;
-        tell_damaged(follow.files().damaged(), "the trail");
+        tell_damaged(follow.files.damaged(), "the trail");
         while let Some(entry) = follow.next(None).map_err(failed)? {
             printer.print(&entry)?;
             printer.lines.flush()?;

@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> CommandRes
     }
     arguments.print_last(remembered, &mut printer)?;
     printer.lines.flush()?;
-    tell_damaged(follower.files().damaged(), "the logs");
+    tell_damaged(follower.files.damaged(), "the logs");
     go_on(arguments, sources, newest, follower, printer)
 }
 
@@ -245,7 +245,7 @@ fn follow_files(mut follower: LogFollower, news: &SyncSender<LogInput>) {
     let ended = loop {
         match follower.next(None) {
             Ok(Some(line)) => {
-                let reader = follower.files();
+                let reader = &mut follower.files;
                 let name = reader.services().get(line.service).cloned();
                 let missed = reader.take_missed();
                 if news.send(LogInput::OnDisk(line, missed, name)).is_err() {

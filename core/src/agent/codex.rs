@@ -115,10 +115,16 @@ impl AgentSession for Codex {
                 self.ask("initialize", outgoing::initialize(), PendingRequest::Initialize);
             }
             Input::Line(line) => self.line(now, line),
-            Input::Told(told) => self.told(told),
+            Input::Told(Instruction::Prompt(text) | Instruction::Steer(text)) => self.say(text),
+            Input::Told(Instruction::Interrupt) => self.interrupt(),
+            Input::Told(Instruction::End) => self.close(),
             Input::Ended(exit) => self.gone(exit),
             // It speaks no HTTP, asks for no wakeup, and tells its use by itself.
-            Input::Event(_) | Input::Answer { .. } | Input::Failed { .. } | Input::Wakeup => {}
+            Input::Told(Instruction::Measure)
+            | Input::Event(_)
+            | Input::Answer { .. }
+            | Input::Failed { .. }
+            | Input::Wakeup => {}
         }
         std::mem::take(&mut self.effects)
     }
@@ -143,15 +149,6 @@ impl Codex {
         }
         self.waiting.insert(request, asked);
         request
-    }
-
-    fn told(&mut self, told: &Instruction) {
-        match told {
-            Instruction::Prompt(text) | Instruction::Steer(text) => self.say(text),
-            Instruction::Interrupt => self.interrupt(),
-            Instruction::Measure => {}
-            Instruction::End => self.close(),
-        }
     }
 
     /// Says something to the turn that runs, or begins one with it.

@@ -60,24 +60,20 @@ impl CommandSession {
             return Vec::new();
         }
         let text = cut(text, AGENT_TEXT_CHARS_MAX);
-        self.remember(&text);
+        // The end of all that was said is kept.
+        if !self.tail.is_empty() {
+            self.tail.push('\n');
+        }
+        self.tail.push_str(&text);
+        // Cut now and then: no text has more characters than bytes, and none less than a quarter as many.
+        if self.tail.len() > 8 * AGENT_TEXT_CHARS_MAX {
+            self.tail = tail(&self.tail, AGENT_TEXT_CHARS_MAX).to_owned();
+        }
         let mut effects = vec![Effect::Heard(AgentEvent::Text(text))];
         if tokens(self.chars) >= self.guessed.saturating_add(AGENT_GUESS_STEP) {
             effects.extend(self.guesses());
         }
         effects
-    }
-
-    /// Keeps the end of all that was said.
-    fn remember(&mut self, text: &str) {
-        if !self.tail.is_empty() {
-            self.tail.push('\n');
-        }
-        self.tail.push_str(text);
-        // Cut now and then: no text has more characters than bytes, and none less than a quarter as many.
-        if self.tail.len() > 8 * AGENT_TEXT_CHARS_MAX {
-            self.tail = tail(&self.tail, AGENT_TEXT_CHARS_MAX).to_owned();
-        }
     }
 
     fn ended(&mut self, exit: &Exit) -> Vec<Effect> {

@@ -86,17 +86,17 @@ impl ClientFile {
     ) -> Vec<Self> {
         let settings = home.map(|home| os::settings_folder(home, variable));
         let folders = UserFolders { home, settings: settings.as_deref(), variable };
-        let users = |(file, path): (&'static client_files::ClientFile, PathBuf)| Self {
-            client: file.client,
-            scope: FileOwner::User,
-            path,
-            within: None,
-        };
+        let mut user: Vec<Self> = Vec::new();
         // Without a folder of the user, a variable alone makes none of the files the user's.
-        let user: Vec<Self> = match home {
-            Some(_) => client_files::user_files(&folders).into_iter().map(users).collect(),
-            None => Vec::new(),
-        };
+        if home.is_some() {
+            let files = client_files::user_files(&folders).into_iter();
+            user.extend(files.map(|(file, path)| Self {
+                client: file.client,
+                scope: FileOwner::User,
+                path,
+                within: None,
+            }));
+        }
         let root = root.unwrap_or(cwd);
         let folders = cwd.ancestors().take_while(|folder| folder.starts_with(root));
         let project = folders.flat_map(|folder| {

@@ -32,7 +32,8 @@ pub trait FollowedFiles {
 pub struct FileFollower<F> {
     /// One of the files.
     path: PathBuf,
-    files: F,
+    /// The files that are read.
+    pub files: F,
     watch: FileWatch,
     /// The stream that the lines are written to, when its end is the end of waits too.
     sink: Option<Sink>,
@@ -49,11 +50,6 @@ impl<F: FollowedFiles> FileFollower<F> {
     /// Makes waits end when the reader of our stdout is gone; files that are silent would not show it.
     pub fn end_with_stdout(&mut self) {
         self.sink = Sink::stdout();
-    }
-
-    /// The files that are read.
-    pub fn files(&mut self) -> &mut F {
-        &mut self.files
     }
 
     /// The next line or record. Waits for it, forever or for so long, or until the reader of the sink is
@@ -160,16 +156,6 @@ impl NumberedLines {
         }
         Ok(())
     }
-
-    /// Takes that back.
-    pub(super) fn go_on(&mut self) {
-        self.files.iter_mut().for_each(|file| file.end = None);
-    }
-
-    /// Files that end without the end of a line.
-    pub(super) fn torn(&self) -> usize {
-        self.files.iter().filter(|file| file.is_torn).count()
-    }
 }
 
 /// Opens the files, newest first. A file that is rotated meanwhile moves to a higher number, where it
@@ -203,8 +189,9 @@ pub(super) struct LineReader {
     /// The offset of the next line.
     offset: u64,
     /// Lines that begin behind this are not read.
-    end: Option<u64>,
-    is_torn: bool,
+    pub(super) end: Option<u64>,
+    /// It ends without the end of a line.
+    pub(super) is_torn: bool,
     is_gone: bool,
 }
 

@@ -103,7 +103,8 @@ impl History {
 
     /// Lines so far that are no records: not JSON, too long, or torn at the end of a file.
     pub fn damaged(&self) -> u64 {
-        self.damaged + self.lines.torn() as u64
+        let torn = self.lines.files.iter().filter(|file| file.is_torn).count();
+        self.damaged + torn as u64
     }
 }
 

@@ -52,19 +52,17 @@ pub(crate) async fn write_apart(path: PathBuf, mark: Marker) -> Result<(), Write
 
 /// Reads the marker.
 pub fn read(path: &Path) -> Result<Marker, ReadMarkerError> {
-    let bytes = read_bytes(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ReadMarkerError::Missing(path.to_owned()),
-        _ => ReadMarkerError::Io(path.to_owned(), source),
-    })?;
+    let mut bytes = Vec::new();
+    let file = open_to_read(path);
+    file.and_then(|file| file.take(MARKER_BYTES_MAX as u64).read_to_end(&mut bytes)).map_err(
+        |source| match source.kind() {
+            io::ErrorKind::NotFound => ReadMarkerError::Missing(path.to_owned()),
+            _ => ReadMarkerError::Io(path.to_owned(), source),
+        },
+    )?;
     // What is too long was read only in part, and so is no JSON.
     Marker::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|source| ReadMarkerError::Corrupt(path.to_owned(), source))
-}
-
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_to_read(path)?.take(MARKER_BYTES_MAX as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

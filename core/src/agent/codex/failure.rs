@@ -7,37 +7,26 @@ use crate::mcp::json;
 use crate::text::cut;
 use crate::time::Stamp;
 
-/// When the limits of the account that are reached end.
+/// When the limits of the account that are reached end, the primary and the secondary one.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
-    primary: Option<Window>,
-    secondary: Option<Window>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    is_full: bool,
-    resets_at: Option<Stamp>,
-}
+pub(super) struct Limits([Option<Stamp>; 2]);
 
 impl Limits {
     /// Takes in a snapshot. It is sparse: what it does not have, it does not take back.
     pub(super) fn update(&mut self, told: &Object<'_>) {
-        for (place, key) in [(&mut self.primary, "primary"), (&mut self.secondary, "secondary")] {
+        for (end, key) in self.0.iter_mut().zip(["primary", "secondary"]) {
             let window = told.object(key);
             if let Some(used) = window.number("usedPercent") {
-                let resets_at = window.number("resetsAt").map(told_time);
-                *place = Some(Window { is_full: used >= 100, resets_at });
+                *end = window.number("resetsAt").map(told_time).filter(|_| used >= 100);
             }
         }
     }
 
     /// When the last of those that are reached ends.
     fn until(&self, now: Stamp) -> Option<Stamp> {
-        let windows = [self.primary, self.secondary].into_iter().flatten();
-        let ends = windows.filter(|window| window.is_full).filter_map(|window| window.resets_at);
+        let last = self.0.into_iter().flatten().max();
         // A time in the past or far from now is no time to wait for.
-        ends.max().filter(|until| *until > now && until.since(now) <= AGENT_LIMITED_MAX)
+        last.filter(|until| *until > now && until.since(now) <= AGENT_LIMITED_MAX)
     }
 }
 

@@ -30,9 +30,7 @@ impl Codex {
             "item/started" => self.item_started(&params.object("item")),
             "item/completed" => self.item_completed(&params.object("item")),
             "error" => self.failed(now, params),
-            "thread/compacted" if !self.compacts_in_items => {
-                self.hear(AgentEvent::Compacted);
-            }
+            "thread/compacted" if !self.compacts_in_items => self.hear(AgentEvent::Compacted),
             _ => {}
         }
     }
@@ -162,15 +160,10 @@ fn command(item: &Object<'_>) -> String {
 }
 
 fn paths(item: &Object<'_>) -> String {
-    let mut paths = String::new();
-    for change in item.objects("changes") {
-        if paths.len() > AGENT_DETAIL_CHARS_MAX {
-            break;
-        }
-        let path = change.cut_text("path", AGENT_DETAIL_CHARS_MAX).unwrap_or_default();
-        paths = if paths.is_empty() { path } else { format!("{paths}, {path}") };
-    }
-    paths
+    let paths =
+        item.objects("changes").filter_map(|it| it.cut_text("path", AGENT_DETAIL_CHARS_MAX));
+    // The rest is cut off.
+    paths.take(AGENT_DETAIL_CHARS_MAX).collect::<Vec<_>>().join(", ")
 }
 
 fn arguments(item: &Object<'_>) -> String {

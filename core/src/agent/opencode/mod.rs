@@ -236,21 +236,11 @@ impl Opencode {
         }
     }
 
-    fn told(&mut self, told: &Instruction) {
-        match told {
-            Instruction::Prompt(text) | Instruction::Steer(text) => self.say(text),
-            Instruction::Interrupt | Instruction::End => {
-                self.early = None;
-                if let Some(turn) = &mut self.turn {
-                    turn.interrupted = true;
-                    self.abort();
-                }
-            }
-            // It says so after each call of its model; before the first there is nothing to ask for.
-            Instruction::Measure => {
-                let context = self.context.map(|now| Effect::Heard(AgentEvent::Context(now)));
-                self.effects.extend(context);
-            }
+    fn interrupt(&mut self) {
+        self.early = None;
+        if let Some(turn) = &mut self.turn {
+            turn.interrupted = true;
+            self.abort();
         }
     }
 
@@ -396,7 +386,13 @@ impl AgentSession for Opencode {
             Input::Answer { request, status, body } => self.answer(request, Ok((status, body))),
             Input::Failed { request: Some(request), why } => self.answer(request, Err(why)),
             Input::Failed { request: None, .. } => self.stream_lost(),
-            Input::Told(told) => self.told(told),
+            Input::Told(Instruction::Prompt(text) | Instruction::Steer(text)) => self.say(text),
+            Input::Told(Instruction::Interrupt | Instruction::End) => self.interrupt(),
+            // It says so after each call of its model; before the first there is nothing to ask for.
+            Input::Told(Instruction::Measure) => {
+                let context = self.context.map(AgentEvent::Context);
+                self.effects.extend(context.map(Effect::Heard));
+            }
             Input::Ended(exit) => self.ended(format!("it {exit}")),
             Input::Wakeup => self.woken(),
         }

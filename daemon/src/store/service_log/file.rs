@@ -124,7 +124,8 @@ impl LogFile {
         if let (Some(open), Some(age_max)) = (&mut self.open, self.limits.age_max)
             && now >= open.look_at
         {
-            open.look_at = later(now, age_look_interval(age_max));
+            let at = now.since(Stamp::default()).saturating_add(age_look_interval(age_max));
+            open.look_at = Stamp::since_unix_epoch(at);
             let is_old = open.first.is_some_and(|first| now.since(first) > age_max);
             if is_old && self.rotate().is_ok() {
                 self.open = None;
@@ -291,8 +292,4 @@ fn make_folder(folder: &Path) -> Result<(), WriteLogError> {
 fn whole_lines(lines: &[u8], room: u64) -> usize {
     let room = usize::try_from(room).unwrap_or(usize::MAX).min(lines.len());
     memchr::memrchr(b'\n', &lines[..room]).map_or(0, |end| end + 1)
-}
-
-fn later(stamp: Stamp, by: Duration) -> Stamp {
-    Stamp::since_unix_epoch(stamp.since(Stamp::default()).saturating_add(by))
 }

@@ -94,7 +94,7 @@ struct LogBlock {
     lines: Option<Vec<u8>>,
     /// How many were dropped in front of them.
     lost: u64,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl ServiceLogs {
@@ -160,16 +160,10 @@ impl ServiceLog {
             return;
         };
         let head = head(generation, LogStream::Afresh, false);
-        self.put(head, Some(text.as_bytes().to_vec()), 0, Some(room));
+        self.put(head, Some(text.as_bytes().to_vec()), 0, room);
     }
 
-    fn put(
-        &self,
-        head: LogHead,
-        lines: Option<Vec<u8>>,
-        lost: u64,
-        room: Option<OwnedSemaphorePermit>,
-    ) {
+    fn put(&self, head: LogHead, lines: Option<Vec<u8>>, lost: u64, room: OwnedSemaphorePermit) {
         let target = Arc::clone(&self.target);
         // A block with room always fits; without a thread, it is dropped.
         let block = LogBlock { target, head, lines, lost, _room: room };
@@ -220,7 +214,7 @@ impl LogTee {
             && let Some(room) = self.room(LOGS_LINE_COST).await
         {
             let head = head(self.generation, self.stream, false);
-            self.log.put(head, None, std::mem::take(&mut self.lost), Some(room));
+            self.log.put(head, None, std::mem::take(&mut self.lost), room);
         }
     }
 
@@ -229,7 +223,7 @@ impl LogTee {
         let head = head(self.generation, self.stream, continues);
         match self.room(lines.len() + LOGS_LINE_COST).await {
             Some(room) => {
-                self.log.put(head, Some(lines), std::mem::take(&mut self.lost), Some(room));
+                self.log.put(head, Some(lines), std::mem::take(&mut self.lost), room);
             }
             None => self.lost += 1 + memchr::memchr_iter(b'\n', &lines).count() as u64,
         }

@@ -169,18 +169,13 @@ impl LogReader {
         }
         for (end, source) in ends.into_iter().zip(&mut self.sources) {
             let (at, offset) = end.taken;
-            for (older, file) in source.lines.files.iter_mut().enumerate() {
-                match older.cmp(&at) {
-                    std::cmp::Ordering::Less => {
-                        let len = file.file().metadata()?.len();
-                        file.go_to(len)?;
-                    }
-                    std::cmp::Ordering::Equal => {
-                        source.number = number_of(file.file());
-                        file.go_to(offset)?;
-                    }
-                    std::cmp::Ordering::Greater => {}
-                }
+            for file in source.lines.files.iter_mut().take(at) {
+                let len = file.file().metadata()?.len();
+                file.go_to(len)?;
+            }
+            if let Some(file) = source.lines.files.get_mut(at) {
+                source.number = number_of(file.file());
+                file.go_to(offset)?;
             }
         }
         Ok(())
@@ -222,7 +217,8 @@ impl LogFollower {
     pub fn open(folder: &Path, names: Option<Vec<String>>, query: Query) -> io::Result<Self> {
         Self::watching(&folder.join("any"), || {
             let mut reader = LogReader::open(folder, names, query)?;
-            reader.sources.iter_mut().for_each(|source| source.lines.go_on());
+            let files = reader.sources.iter_mut().flat_map(|source| &mut source.lines.files);
+            files.for_each(|file| file.end = None);
             Ok(reader)
         })
     }
@@ -251,6 +247,7 @@ impl FollowedFiles for LogReader {
 }
 
 /// The lines of one log from its end, to find where the last of them begin.
+#[derive(Default)]
 struct FromEnd {
     /// The file that is read, of those of its source; it goes down.
     at: usize,
@@ -270,15 +267,8 @@ struct FromEnd {
 impl FromEnd {
     fn new(lines: &NumberedLines) -> io::Result<Self> {
         let at = lines.files.len().saturating_sub(1);
-        let mut end = Self {
-            at,
-            block: Vec::new(),
-            start: 0,
-            next: None,
-            next_place: (at, 0),
-            taken: (at, 0),
-            is_at_begin: lines.files.is_empty(),
-        };
+        let (taken, is_at_begin) = ((at, 0), lines.files.is_empty());
+        let mut end = Self { at, taken, is_at_begin, ..Self::default() };
         if let Some(file) = lines.files.last() {
             end.open(file)?;
             // Nothing is taken yet; what has no end yet is for later.

@@ -311,7 +311,7 @@ fn followers_miss_nothing_and_repeat_nothing() {
                 let line = follower.next(PATIENCE).unwrap().expect("a line");
                 found.push(String::from_utf8(line.text).unwrap().parse().unwrap());
             }
-            assert_eq!(follower.files().take_missed(), 0);
+            assert_eq!(follower.files.take_missed(), 0);
             assert!(follower.next(Some(Duration::ZERO)).unwrap().is_none());
             found
         })
@@ -340,7 +340,7 @@ fn a_follower_who_lags_is_told_what_is_missing() {
         found.push(line.text);
     }
     assert_eq!(found.last().unwrap(), b"999");
-    assert!(follower.files().take_missed() > 10);
+    assert!(follower.files.take_missed() > 10);
 }
 
 #[test]

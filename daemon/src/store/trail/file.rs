@@ -90,7 +90,7 @@ impl TrailFile {
                     // Closing the file frees the lock too.
                     open.file.unlock().ok();
                 }
-                result
+                result.map_err(WriteTrailError::Append)
             });
             if let Err(error) = result {
                 return (written, Err(error));
@@ -155,22 +155,22 @@ impl TrailFile {
         stamp: Stamp,
         lines: &[String],
         written: &mut usize,
-    ) -> Result<(), WriteTrailError> {
+    ) -> io::Result<()> {
         let Some(open) = self.open.as_mut() else {
             return Ok(());
         };
         let may_cut = is_locked && open.is_regular;
         if may_cut {
-            if let Some(line) = open.repair(stamp).map_err(WriteTrailError::Append)? {
+            if let Some(line) = open.repair(stamp)? {
                 self.repaired = Some(line);
             }
             if let Some(line) = &self.repaired {
-                open.append_line(line, may_cut).map_err(WriteTrailError::Append)?;
+                open.append_line(line, may_cut)?;
                 self.repaired = None;
             }
         }
         for line in lines {
-            let len = open.len().map_err(WriteTrailError::Append)?;
+            let len = open.len()?;
             if may_cut && len > 0 && len + line.len() as u64 > self.settings.file_bytes_max {
                 match rotate(&open.real, self.settings.files_kept.max(1)) {
                     Ok(()) => {
@@ -183,7 +183,7 @@ impl TrailFile {
                     Err(error) => self.rotate_error = Some(error),
                 }
             }
-            open.append_line(line, may_cut).map_err(WriteTrailError::Append)?;
+            open.append_line(line, may_cut)?;
             *written += 1;
         }
         Ok(())

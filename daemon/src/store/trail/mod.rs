@@ -43,9 +43,7 @@ pub struct Settings {
 
 /// A handle to the trail; clones write to the same one.
 #[derive(Clone)]
-pub struct Trail {
-    shared: Arc<TrailState>,
-}
+pub struct Trail(Arc<TrailState>);
 
 struct TrailState {
     queue: Mutex<TrailQueue>,
@@ -64,8 +62,10 @@ struct TrailQueue {
 struct TrailJob {
     record: Record,
     stamp: Stamp,
-    answer: Option<oneshot::Sender<Result<(), AnnounceError>>>,
+    answer: Option<Acknowledgement>,
 }
+
+type Acknowledgement = oneshot::Sender<Result<(), AnnounceError>>;
 
 /// Why an announced record is not known to be on disk.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -116,7 +116,7 @@ impl Trail {
             .ok();
         let queue = TrailQueue { jobs: Some(sender), last_stamp: Stamp::default() };
         let shared = TrailState { queue: queue.into(), losses, done: done.into() };
-        Self { shared: Arc::new(shared) }
+        Self(Arc::new(shared))
     }
 
     /// Hands in a fact. Never waits and never fails: see the module about losses.
@@ -144,18 +144,18 @@ impl Trail {
 
     /// Writes what is queued, for no longer than `deadline`. Records handed in later are lost.
     pub fn close(&self, deadline: Duration) -> Result<(), CloseTrailError> {
-        drop(locked(&self.shared.queue).jobs.take());
-        if locked(&self.shared.done).recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
+        drop(locked(&self.0.queue).jobs.take());
+        if locked(&self.0.done).recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
             return Err(CloseTrailError::TimedOut(deadline));
         }
-        match locked(&self.shared.losses.state).count {
+        match locked(&self.0.losses.state).count {
             0 => Ok(()),
             count => Err(CloseTrailError::Lost(count)),
         }
     }
 
-    fn push(&self, record: Record, answer: Option<oneshot::Sender<Result<(), AnnounceError>>>) {
-        let mut queue = locked(&self.shared.queue);
+    fn push(&self, record: Record, answer: Option<Acknowledgement>) {
+        let mut queue = locked(&self.0.queue);
         // Stamped and queued under one lock, so that the stamps are in order.
         let stamp = now().max(queue.last_stamp);
         queue.last_stamp = stamp;
@@ -169,7 +169,7 @@ impl Trail {
             },
         };
         drop(queue);
-        self.shared.losses.add(1, stamp, error.to_string());
+        self.0.losses.add(1, stamp, error.to_string());
         // The caller may be gone.
         job.answer.map(|answer| answer.send(Err(error)));
     }
