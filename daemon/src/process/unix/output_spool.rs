@@ -120,6 +120,9 @@ impl SpooledOutput {
     }
 }
 
+/// Notes that a chunk is passed on.
+pub(crate) type ProgressNote = Box<dyn FnOnce() + Send>;
+
 /// Reads the spooled output of one stream of an instance, before its pipe is read again.
 #[derive(Debug)]
 pub(crate) struct SpoolReader {
@@ -137,7 +140,7 @@ impl SpoolReader {
 
     /// The next chunk, and what is to be called when it is passed on: the next supervisor does not need it then,
     /// should this one be killed. None at the end, or where the files are not what they should be.
-    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, Box<dyn FnOnce() + Send>)> {
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, ProgressNote)> {
         loop {
             let file = self.spool.files.get(self.file)?;
             if let Ok(Some((bytes, offset))) = read_chunk(file, self.stream, self.offset) {
