@@ -72,9 +72,11 @@ fn near(bytes: &[u8], from: usize) -> &[u8] {
 /// Longer than tokens without a signature are.
 const LOOK_AHEAD_BYTES_MAX: usize = 2048;
 
+type TokenFormat = (usize, fn(u8) -> bool, &'static [&'static str]);
+
 /// The formats of tokens that can be told by their beginning, which is one of the prefixes: how many bytes follow at
 /// least, and which. A format that is to be redacted, too, is one more prefix here.
-const FORMATS: [(usize, fn(u8) -> bool, &[&str]); 8] = [
+const FORMATS: [TokenFormat; 8] = [
     (16, is_token_byte, &["sk-", "sk_live_", "sk_test_", "rk_live_", "whsec_", "glpat-", "ya29."]),
     (20, is_token_byte, &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"]),
     (10, is_token_byte, &["xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"]),
