@@ -259,7 +259,10 @@ const SERVICE_FAMILIES: [Family<ServiceMetrics>; 5] = [
     }),
 ];
 
-const HISTOGRAMS: [(&str, &str, fn(&Vitals) -> &Histogram); 2] = [
+/// A family of histograms: its name and help, and the histogram of one service.
+type HistogramFamily = (&'static str, &'static str, fn(&Vitals) -> &Histogram);
+
+const HISTOGRAMS: [HistogramFamily; 2] = [
     (
         "afresh_service_recovery_seconds",
         "The time from the end of an instance that failed until the next one is up.",
