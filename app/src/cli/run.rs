@@ -1,6 +1,5 @@
 //! `afresh run`.
 
-mod dry_run;
 mod flags;
 mod progress_lines;
 mod resume_choice;
@@ -13,9 +12,12 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use afresh_core::adopt::agent_servers::{AgentServers, SupervisedServer};
 use afresh_core::agent::AgentKind;
-use afresh_core::config::RunSettings;
+use afresh_core::audit::redact::redact_args;
+use afresh_core::config::{Config, RunSettings, ShownSetting};
 use afresh_core::limits::SUMMARY_WRITE_MAX;
+use afresh_core::run::plan::{Phase, Plan};
 use afresh_core::run::{Exclude, Finish, Machine, ResumeState};
 use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
@@ -23,12 +25,14 @@ use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
 use afresh_daemon::{AgentSetup, ProcessMark, Run, RunUpdate, program_in};
 use clap::{Args, ValueHint};
+use serde_json::{Map, Value, json};
 
 use self::flags::RunFlags;
 use self::progress_lines::ProgressPrinter;
 use self::resume_choice::PlanRuns;
 use self::screen::{Facts, RunScreen};
 use self::servers::OwnServers;
+use crate::cli::config::print_tables;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
@@ -84,16 +88,11 @@ const PLAN: &str = "PLAN.md";
 pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let read = plan_file::read(&arguments.plan, environment)?;
     let sound = read.result.map_err(|errors| CommandError::config(&errors))?;
-    for warning in &sound.warnings {
-        output::warn(&warning.to_string());
-    }
+    sound.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
     let plan = sound.plan;
     let mut workspace = environment.workspace();
     let config = arguments.flags.config(environment, &workspace)?;
-    let has_files = plan.phases.iter().any(|phase| !phase.files.is_empty());
-    if config.run.settings.without_git && has_files {
-        output::warn("the `Files:` of the plan are not checked: only git knows what was touched");
-    }
+    warn_of_files(&plan, &config.run);
     let (kind, program) = agent(&config.run, environment)?;
     let servers = OwnServers::new(kind, &program, config.run.supervise_mcp, environment)?;
     let found = servers.find();
@@ -102,7 +101,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
         output::warn(&harmless(&warning));
     }
     if arguments.dry_run {
-        return dry_run::show(&plan, kind, &program, &config, &found, arguments.json);
+        return show_dry_run(&plan, kind, &program, &config, &found, arguments.json);
     }
     let settings = config.run;
     installed(&program, environment)?;
@@ -112,9 +111,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
     let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
-    let mut env = environment.variables.clone();
-    end_leftovers(&mark, &env)?;
-    mark.put(&mut env);
+    let env = end_leftovers(&mark, environment.variables.clone())?;
     let runs = Runs::open(workspace.state())?;
     let (cwd, root) = (environment.cwd.as_path(), workspace.root());
     let of_plan = PlanRuns { runs: &runs, plan: &arguments.plan, cwd, root };
@@ -239,9 +236,19 @@ fn installed(program: &[String], environment: &Environment) -> Result<(), Comman
     Err(CommandError::new(Exit::NotFound, text).hint(hint))
 }
 
-/// Ends what a run has left that was killed.
-fn end_leftovers(mark: &ProcessMark, env: &[(OsString, OsString)]) -> Result<(), CommandError> {
-    match mark.end_leftovers(env) {
+/// Without git, which files are touched is not checked.
+fn warn_of_files(plan: &Plan, settings: &RunSettings) {
+    if settings.settings.without_git && plan.phases.iter().any(|phase| !phase.files.is_empty()) {
+        output::warn("the `Files:` of the plan are not checked: only git knows what was touched");
+    }
+}
+
+/// Ends what a run has left that was killed, and marks what this one starts.
+fn end_leftovers(
+    mark: &ProcessMark,
+    mut variables: Vec<(OsString, OsString)>,
+) -> Result<Vec<(OsString, OsString)>, CommandError> {
+    match mark.end_leftovers(&variables) {
         Ok(0) => {}
         Ok(1) => output::warn("1 process of a run that was killed was still at work: ended"),
         Ok(count) => output::warn(&format!(
@@ -252,7 +259,8 @@ fn end_leftovers(mark: &ProcessMark, env: &[(OsString, OsString)]) -> Result<(),
             return Err(CommandError::new(Exit::Unavailable, text).hint("end them, and try again"));
         }
     }
-    Ok(())
+    mark.put(&mut variables);
+    Ok(variables)
 }
 
 /// Says how it ended, and what to do about it.
@@ -324,4 +332,52 @@ fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Command
 
 fn now() -> Stamp {
     Stamp::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Shows the phases in their order, and the settings with where they come from.
+fn show_dry_run(
+    plan: &Plan,
+    kind: AgentKind,
+    program: &[String],
+    config: &Config,
+    found: &AgentServers,
+    json: bool,
+) -> Result<Exit, CommandError> {
+    let settings: Vec<ShownSetting> =
+        config.shown().filter(|shown| shown.section == "run").collect();
+    let program = redact_args(program);
+    if json {
+        let settings: Map<String, Value> =
+            settings.iter().map(|shown| (shown.key.to_owned(), shown.value.to_json())).collect();
+        let phase = |phase: &Phase| {
+            let gates: Vec<&str> = phase.gates.iter().map(|gate| gate.command.as_str()).collect();
+            json!({"name": phase.name, "gates": gates})
+        };
+        let server = |it: &SupervisedServer| json!({"name": it.server.name, "from": it.from});
+        let all = json!({
+            "title": plan.title,
+            "agent": kind.name(),
+            "program": program,
+            "phases": plan.phases.iter().map(phase).collect::<Vec<_>>(),
+            "supervised_servers": found.servers.iter().map(server).collect::<Vec<_>>(),
+            "settings": settings,
+        });
+        return output::print_json(&all);
+    }
+    let (title, program) = (harmless(&plan.title), harmless(&program.join(" ")));
+    let mut text = format!("{title}\nagent: {} ({program})\n", kind.name());
+    for server in &found.servers {
+        let (name, from) = (harmless(&server.server.name), harmless(&server.from));
+        text.push_str(&format!("MCP server behind afresh: {name} (from {from})\n"));
+    }
+    for (at, phase) in plan.phases.iter().enumerate() {
+        text.push_str(&format!("{}. {}\n", at + 1, harmless(&phase.name)));
+        for gate in &phase.gates {
+            text.push_str(&format!("   gate: {}\n", harmless(&gate.command)));
+        }
+    }
+    text.push('\n');
+    output::print(&text)?;
+    print_tables(&settings, &[])?;
+    Ok(Exit::Success)
 }

@@ -37,6 +37,9 @@ const SETTINGS: [&str; 8] = [
 /// The output of git where it succeeded, else why it failed.
 pub(super) type GitOutput = Result<String, String>;
 
+/// Why nothing may be committed now, where git could say it.
+type Obstacle = Result<Option<String>, String>;
+
 /// Variables about another repository, such as that of a hook that has started afresh: they are not passed on.
 const ELSEWHERE: [&str; 16] = [
     "GIT_DIR",
@@ -273,7 +276,7 @@ impl Git {
     }
 
     /// Why nothing could be committed here: the index is locked, or the disk is not writable.
-    async fn obstacle(&self) -> Result<Option<String>, String> {
+    async fn obstacle(&self) -> Obstacle {
         if let Some(lock) = self.wait_for_lock().await? {
             return Ok(Some(format!(
                 "`{}` is there: another git is at work here, or one was killed; if none is, remove that file",

@@ -4,7 +4,6 @@
 //! takes the newest, at most ten times a second, and once a second while a clock is to be seen that goes.
 
 mod draw;
-mod editor;
 mod key_decoder;
 mod keys;
 mod state;

@@ -270,7 +270,8 @@ impl BodyReader<'_, '_> {
                     return None;
                 }
                 let (values, next) = self.below(at + 1, Key::Gates, None);
-                self.add(Key::Gates, self.page.place(at, content), None, values);
+                let place = self.page.place(at, content);
+                self.add(KeyNote { key: Key::Gates, place, label: None, values });
                 return Some(next);
             }
             _ => return None,
@@ -317,7 +318,7 @@ impl BodyReader<'_, '_> {
             // A list of lines that each have the key again.
             let is_opened = values.is_empty() && self.is_key_below(next, line);
             if !is_opened {
-                self.add(line.key, place, label, values);
+                self.add(KeyNote { key: line.key, place, label, values });
             }
             return next;
         }
@@ -330,18 +331,13 @@ impl BodyReader<'_, '_> {
             place: self.page.place(at, &line.value),
             form: ValueForm::Inline,
         }];
-        self.add(line.key, place, label, values);
+        self.add(KeyNote { key: line.key, place, label, values });
         next
     }
 
-    fn add(
-        &mut self,
-        key: Key,
-        place: SourcePosition,
-        label: Option<(String, SourcePosition)>,
-        values: Vec<KeyValue>,
-    ) {
-        if let Some((_, place)) = label.as_ref().filter(|_| key != Key::Gates) {
+    fn add(&mut self, note: KeyNote) {
+        let KeyNote { key, place, label, values } = &note;
+        if let Some((_, place)) = label.as_ref().filter(|_| *key != Key::Gates) {
             let message = format!("`{}` has nothing in parentheses", key.name());
             self.errors.push(place.error(message, format!("write `{}`", key.example())));
         }
@@ -349,7 +345,7 @@ impl BodyReader<'_, '_> {
             let message = format!("nothing stands behind `{}`", key.name());
             self.errors.push(place.error(message, format!("for example `{}`", key.example())));
         }
-        self.notes.push(KeyNote { key, place, label, values });
+        self.notes.push(note);
     }
 
     fn is_key_below(&self, at: usize, above: &KeyLine) -> bool {

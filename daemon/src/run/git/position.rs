@@ -7,7 +7,7 @@
 use afresh_core::limits::GIT_REFLOG_MAX;
 use afresh_core::run::{GitPosition, named};
 
-use super::Git;
+use super::{Git, Obstacle};
 
 /// What stands there while git is in the middle of something, what that is, and the command that knows of it.
 const UNFINISHED: [(&str, &str, &str); 6] = [
@@ -25,10 +25,7 @@ const BISECT: &str = "git bisect";
 impl Git {
     /// Why a commit would end up on a wrong branch, or not on top of the run's work. Once a run has begun,
     /// no way is named that would throw away what is not committed.
-    pub(super) async fn astray(
-        &mut self,
-        position: &GitPosition,
-    ) -> Result<Option<String>, String> {
+    pub(super) async fn astray(&mut self, position: &GitPosition) -> Obstacle {
         let conflicts = self.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         let conflicts = (!conflicts.is_empty()).then(|| named(conflicts.split_terminator('\0')));
         if let Some((what, command)) = self.unfinished(conflicts.is_some()).await? {
@@ -143,7 +140,7 @@ impl Git {
     }
 
     /// Why what the run has done is not there any more.
-    async fn lost(&mut self, branch: &str, commit: &str) -> Result<Option<String>, String> {
+    async fn lost(&mut self, branch: &str, commit: &str) -> Obstacle {
         let shown = short(commit);
         let is_there = format!("{commit}^{{commit}}");
         if !self.holds(&["rev-parse", "-q", "--verify", &is_there]).await? {

@@ -4,8 +4,7 @@ use afresh_core::agent::AgentKind;
 use afresh_core::run::UserRequest;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::editor::Editor;
-use super::state::{Mode, Question, State};
+use super::state::{Editor, Mode, Question, State};
 
 /// What has to be done about a key, beside what it changes on the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
