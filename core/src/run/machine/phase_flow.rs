@@ -76,7 +76,8 @@ impl Machine {
             }
             (Step::Committing { cause, until }, answer) if is_end => {
                 if self.committed(answer).is_some() {
-                    self.ask_changes(cause, until);
+                    self.step = Step::Looking { cause, until };
+                    self.repository.ask_changes(self.plan.phase(), &mut self.out);
                 }
             }
             (Step::Looking { cause, until }, GitAnswer::Changes(changes)) => {
@@ -180,11 +181,6 @@ impl Machine {
         None
     }
 
-    fn ask_changes(&mut self, cause: Cause, until: Option<Stamp>) {
-        self.step = Step::Looking { cause, until };
-        self.repository.ask_changes(self.plan.phase(), &mut self.out);
-    }
-
     /// The work of a session is safe: decides what follows from its end.
     fn after_session(&mut self, cause: Cause, until: Option<Stamp>) {
         if !matches!(cause, Cause::Stopped | Cause::Skipped) && self.grant() {
@@ -220,7 +216,8 @@ impl Machine {
         } else if !self.ends_for_restarts() {
             self.usage.restarts += 1;
             self.phase.restarts += 1;
-            self.rest(Kind::Restart(self.phase.restarts));
+            let kind = Kind::Restart(self.phase.restarts);
+            self.step = Step::Resting { kind, until: self.now.time + self.settings.restart_delay };
         }
     }
 
@@ -228,10 +225,6 @@ impl Machine {
     fn ends_for_restarts(&mut self) -> bool {
         let why = self.usage.out_of_restarts();
         why.map(|why| self.finish(Finish::Stopped { why })).is_some()
-    }
-
-    fn rest(&mut self, kind: Kind) {
-        self.step = Step::Resting { kind, until: self.now.time + self.settings.restart_delay };
     }
 
     fn wait_for_limit(&mut self, said: Option<Stamp>) {
@@ -298,7 +291,9 @@ impl Machine {
         if !self.gates.failed.is_empty() {
             self.repository.note_others(&mut self.out);
             if !self.grant() {
-                self.rest(Kind::Remediation(self.phase.remediations));
+                let kind = Kind::Remediation(self.phase.remediations);
+                let until = self.now.time + self.settings.restart_delay;
+                self.step = Step::Resting { kind, until };
             }
         } else if !has_changed || self.gates.is_last_round(self.plan.phase()) {
             self.end_phase(PhaseEnd::Done, "");
@@ -306,7 +301,8 @@ impl Machine {
             self.out.note("gates have changed files: all are run once more");
             self.gates.is_second_round = true;
             self.repository.note_others(&mut self.out);
-            self.ask_changes(Cause::Done, None);
+            self.step = Step::Looking { cause: Cause::Done, until: None };
+            self.repository.ask_changes(self.plan.phase(), &mut self.out);
         }
     }
 
