@@ -36,7 +36,7 @@ pub fn document() -> Value {
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{
-            "url": "http://127.0.0.1:{port}",
+            "url": SERVER_URL,
             "description": "As `--listen` says.",
             "variables": {"port": {"default": "8900"}},
         }],
@@ -269,6 +269,9 @@ fn sent(about: &str, data: &[&str]) -> Value {
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
+
+/// The server of the document, with its variable.
+const SERVER_URL: &str = "http://127.0.0.1:{port}";
 
 #[cfg(test)]
 mod tests {
