@@ -180,9 +180,10 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
         let hex = match first {
-            b'%' => more.get(..2).and_then(|two| std::str::from_utf8(two).ok()),
+            b'%' => more.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit)),
             _ => None,
         };
+        let hex = hex.and_then(|two| std::str::from_utf8(two).ok());
         match hex.and_then(|two| u8::from_str_radix(two, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);

@@ -124,6 +124,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let until = left_at + CLIENT_GONE_WITHIN - 4 * GATEWAY_LAST_WAIT;
     let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
     let Switchboard { mut supervise, control, front, spans, links, .. } = switchboard;
+    let trace = links.end();
     supervise.finish().await;
     supervise.recorder.note(stopped());
     let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
@@ -132,7 +133,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let (recorder, _) = supervise.shutdown().await;
     recorder.close(rest());
     let written = async {
-        if let Some(trace) = links.trace {
+        if let Some(trace) = trace {
             trace.close().await;
         }
         stderr_thread.done.await.ok();
@@ -390,8 +391,8 @@ impl Driver for Switchboard {
             Effect::Open { link, backend, suffix } => {
                 let server = self.backends.get(&backend)?;
                 if let Err(why) = self.links.open(supervise, link, server, &suffix).await {
+                    // The link's first message comes back as one that is not taken.
                     supervise.log(&format!("the server `{backend}` cannot be used: {why}"));
-                    return Some(Input::LinkLost { link, why });
                 }
             }
             Effect::Refused { link, why } => self.links.refused(supervise, link, why).await,

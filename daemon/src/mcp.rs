@@ -109,7 +109,9 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     let runtime = Runtime { supervise, control, signals };
     let mut event_loop = EventLoop { server, runtime, poll };
     event_loop.drive(abandoned).await;
-    let EventLoop { server: Server { lane, leaving, .. }, runtime, .. } = event_loop;
+    let EventLoop { server: Server { lane, leaving, triggers, .. }, runtime, .. } = event_loop;
+    // A watch holds our stderr, whose end is waited for below.
+    drop(triggers);
     let FastPath { mut wires, trace, .. } = lane;
     let Runtime { mut supervise, control, .. } = runtime;
     supervise.finish().await;

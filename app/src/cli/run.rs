@@ -8,8 +8,8 @@ mod servers;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Receiver;
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::adopt::agent_servers::{AgentServers, SupervisedServer};
@@ -23,7 +23,7 @@ use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
-use afresh_daemon::{AgentSetup, ProcessMark, Run, RunUpdate, program_in};
+use afresh_daemon::{AgentSetup, ProcessMark, Run, RunError, RunUpdate, program_in};
 use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
 
@@ -86,10 +86,7 @@ pub(crate) struct RunArgs {
 const PLAN: &str = "PLAN.md";
 
 pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let read = plan_file::read(&arguments.plan, environment)?;
-    let sound = read.result.map_err(|errors| CommandError::config(&errors))?;
-    sound.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
-    let plan = sound.plan;
+    let plan = read_plan(&arguments.plan, environment)?;
     let mut workspace = environment.workspace();
     let config = arguments.flags.config(environment, &workspace)?;
     warn_of_files(&plan, &config.run);
@@ -127,10 +124,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let (sender, requests) = afresh_daemon::user_requests();
     let is_drawn = !arguments.plain && screen::is_possible();
     let screen = is_drawn.then(|| RunScreen::start(Facts::new(&plan, number, kind), sender));
-    let screen = screen.transpose()?;
-    let (events, updates) = afresh_daemon::run_events();
-    let display = thread::Builder::new().name("display".to_owned());
-    let display = display.spawn(move || display_updates(updates, screen, &teller))?;
+    let (events, display) = start_display(screen.transpose()?, teller)?;
     let finish = afresh_daemon::run(Run {
         machine: Machine::new(plan, settings.settings, past),
         agent: AgentSetup {
@@ -161,12 +155,25 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     });
     // The run is over, and with it the updates.
     let screen = display.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finish = finish.map_err(|error| {
-        let hint = format!("when that is mended, `{}` goes on", arguments.again());
-        unavailable(error).hint(hint)
-    });
-    let conclusion = finish.and_then(|finish| conclude(number, finish, &arguments.again()));
-    end(screen.as_ref(), conclusion)
+    end(screen.as_ref(), conclude(number, finish, &arguments.again()))
+}
+
+/// The plan, if it is sound. Says its warnings.
+fn read_plan(file: &Path, environment: &Environment) -> Result<Plan, CommandError> {
+    let read = plan_file::read(file, environment)?;
+    let sound = read.result.map_err(|errors| CommandError::config(&errors))?;
+    sound.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
+    Ok(sound.plan)
+}
+
+/// Starts the thread that shows the updates of a run; it gives back the screen when they end.
+fn start_display(
+    screen: Option<RunScreen>,
+    teller: ProgressPrinter,
+) -> Result<(SyncSender<RunUpdate>, JoinHandle<Option<RunScreen>>), CommandError> {
+    let (events, updates) = afresh_daemon::run_events();
+    let thread = thread::Builder::new().name("display".to_owned());
+    Ok((events, thread.spawn(move || display_updates(updates, screen, &teller))?))
 }
 
 /// Shows the updates of a run until they end: on the screen, or as lines where there is none any more.
@@ -264,7 +271,14 @@ fn end_leftovers(
 }
 
 /// Says how it ended, and what to do about it.
-fn conclude(number: i64, finish: Finish, again: &str) -> Result<String, CommandError> {
+fn conclude(
+    number: i64,
+    finish: Result<Finish, RunError>,
+    again: &str,
+) -> Result<String, CommandError> {
+    let finish = finish.map_err(|error| {
+        unavailable(error).hint(format!("when that is mended, `{again}` goes on"))
+    })?;
     match finish {
         Finish::Done => Ok(format!("run {number} is done; `afresh runs show {number}` tells more")),
         Finish::Skipped { why } => {

@@ -37,7 +37,29 @@ fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn without_files_the_defaults_are_those_of_the_policy() {
     let config = load(&[], &[], &[]).unwrap();
-    assert_eq!(config.policy, Policy::default());
+    let policy = Policy {
+        restart: Restart::OnCrash,
+        restart_on_normal_exit: false,
+        restart_code: 42,
+        backoff: Backoff::Exponential {
+            base: Duration::from_secs(1),
+            factor: 2.0,
+            cap: Duration::from_secs(60),
+            jitter_percent: 50,
+        },
+        first_at_once: false,
+        throttle: Duration::from_secs(1),
+        crash_loop_count: 3,
+        crash_loop_window: Duration::from_secs(60),
+        stable_after: Duration::from_secs(60),
+        max_restarts: 5,
+        stdin_timeout: Duration::ZERO,
+        stop_timeout: Duration::from_secs(5),
+        restart_mode: RestartMode::Replace,
+        drain_timeout: Duration::from_secs(10),
+        spare: false,
+    };
+    assert_eq!((&config.policy, &policy), (&policy, &Policy::default()));
     let trail = TrailSettings {
         audit_file: None,
         marker_file: None,

@@ -155,13 +155,11 @@ impl ResumeState {
             | Record::Committed { .. }
             | Record::Seen { .. }
             | Record::Beside { .. } => self.take_git(record),
-            Record::Sampled { .. } | Record::Waiting { .. } => {}
-            Record::RunEnded { finish } => {
-                // A resume after all others were done means these.
-                if matches!(finish, Finish::Skipped { .. }) {
-                    self.over.retain(|(_, end)| *end != PhaseEnd::Skipped);
-                }
+            // A resume after all others were done means these.
+            Record::RunEnded { finish: Finish::Skipped { .. } } => {
+                self.over.retain(|(_, end)| *end != PhaseEnd::Skipped);
             }
+            Record::Sampled { .. } | Record::Waiting { .. } | Record::RunEnded { .. } => {}
         }
     }
 

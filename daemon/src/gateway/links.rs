@@ -51,7 +51,7 @@ pub(super) struct Links {
     base: PathBuf,
     admin_tools: bool,
     about: About,
-    pub(super) trace: Option<Trace>,
+    trace: Option<Trace>,
     /// How many there were, so that no two wait alike.
     count: u64,
 }
@@ -78,6 +78,11 @@ impl Links {
             trace,
             count: 0,
         })
+    }
+
+    /// Drops the servers and what they hold of the trace and of our stderr, whose ends are waited for.
+    pub(super) fn end(self) -> Option<Trace> {
+        self.trace
     }
 
     /// Starts a conversation with a server.

@@ -121,7 +121,6 @@ pub(crate) struct Remains {
 
 /// The identity of an instance that outlives its supervisor, for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(windows, expect(dead_code, reason = "nothing is taken over there"))]
 pub(crate) struct InstanceIdentity {
     /// The name of its service.
     pub(crate) service: String,
@@ -133,7 +132,6 @@ pub(crate) struct InstanceIdentity {
 
 /// An instance that has outlived its supervisor, or whose end no supervisor has been told.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(windows, expect(dead_code, reason = "nothing is taken over there"))]
 pub(crate) struct RetainedInstance {
     /// The guardian's own process.
     pub(crate) guardian: u32,

@@ -4,7 +4,7 @@
 //! Works on the calling process's own descendants. Because the caller adopts orphans, a process
 //! that loses its parent becomes its child: when no child is left, the tree is gone for certain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -60,13 +60,14 @@ pub(super) fn descendants(spared: &[Pid]) -> Vec<Pid> {
 
 /// These and all their descendants, parents before their children.
 pub(super) fn below(mut found: Vec<Pid>, children: impl Fn(Pid) -> Vec<Pid>) -> Vec<Pid> {
+    let mut known: BTreeSet<Pid> = found.iter().copied().collect();
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;
         for child in children(pid) {
             // A pid can be listed twice when a parent dies during the walk, and one that is given anew could stand
             // above itself.
-            if !found.contains(&child) {
+            if known.insert(child) {
                 found.push(child);
             }
         }

@@ -188,7 +188,8 @@ impl TrailWriter {
     /// Writes until the last sender is gone.
     fn run(mut self) {
         loop {
-            let first = match locked(&self.losses.state).untold_for(Instant::now()) {
+            let wait = locked(&self.losses.state).untold_for(Instant::now());
+            let first = match wait {
                 Some(wait) => self.jobs.recv_timeout(wait),
                 None => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };

@@ -53,17 +53,8 @@ fn event_types(path: &Path) -> Vec<String> {
 impl Trail {
     /// Like [`announce`](Self::announce), for threads.
     pub(in crate::store) fn announce_blocking(&self, record: Record) -> Result<(), AnnounceError> {
-        let (sender, mut answer) = oneshot::channel();
-        self.push(record, Some(sender));
-        let deadline = Instant::now() + TRAIL_SYNC_WAIT;
-        loop {
-            match answer.try_recv() {
-                Ok(result) => return result,
-                Err(oneshot::error::TryRecvError::Closed) => return Err(AnnounceError::Closed),
-                Err(_) if Instant::now() > deadline => return Err(AnnounceError::TimedOut),
-                Err(_) => std::thread::sleep(Duration::from_micros(50)),
-            }
-        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(self.announce(record))
     }
 }
 
