@@ -184,7 +184,7 @@ pub(crate) fn read_config(path: &Path) -> CommandResult<Option<Vec<u8>>> {
 pub(crate) fn read_error(path: &Path, error: &io::Error) -> CommandError {
     let path = path.display();
     match error.kind() {
-        ErrorKind::InvalidInput => {
+        ErrorKind::Other => {
             CommandError::ready(Exit::Config, format!("error: `{path}` is not a file"))
         }
         kind => {
@@ -196,11 +196,11 @@ pub(crate) fn read_error(path: &Path, error: &io::Error) -> CommandError {
 }
 
 /// The bytes of a file, one more than allowed at most; `None` where there is none. What is not a file is
-/// [`ErrorKind::InvalidInput`].
+/// [`ErrorKind::Other`], which the system's own errors never are.
 pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     // A FIFO would keep us waiting for a writer.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+        return Err(io::Error::other("it is not a file"));
     }
     match File::open(path) {
         Ok(file) => {

@@ -116,7 +116,7 @@ impl RunFlags {
     /// The flags that were given: their names, settings and values.
     pub(super) fn given(&self) -> Vec<(String, String, String)> {
         let Ok(Value::Object(mut flags)) = serde_json::to_value(self) else { return Vec::new() };
-        if flags.remove("no_supervise_mcp") == Some(Value::Bool(true)) {
+        if flags.shift_remove("no_supervise_mcp") == Some(Value::Bool(true)) {
             flags.insert("supervise_mcp".to_owned(), "false".into());
         }
         let given = flags.into_iter().filter_map(|(key, value)| {

@@ -99,7 +99,7 @@ async fn an_announced_record_is_on_disk() {
     let (trail, _notices) = open(&path);
     trail.announce(event(1)).await.unwrap();
     assert_eq!(numbers(&path), [1]);
-    trail.announce_blocking(event(2)).unwrap();
+    trail.announce(event(2)).await.unwrap();
     assert_eq!(numbers(&path), [1, 2]);
     close(&trail);
 }
