@@ -134,7 +134,7 @@ pub struct Setup {
     pub servers: Vec<AgentServer>,
     /// A file that only this user can read, for an agent that takes servers from nowhere else.
     pub file: String,
-    /// What [`AgentKind::settings_variable`] says already.
+    /// The value that the variable `settings_variable` of its profile has already.
     pub settings: Option<String>,
 }
 

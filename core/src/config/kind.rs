@@ -357,29 +357,29 @@ pub fn parse_size(text: &str) -> Option<u64> {
 /// A value of a setting. Its `Display` is the form of environment variables and flags.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Kind::Duration`] and [`Kind::Interval`].
+    /// Of `Kind::Duration` and `Kind::Interval`.
     Duration(Duration),
-    /// Of [`Kind::Integer`].
+    /// Of `Kind::Integer`.
     Integer(i64),
-    /// Of [`Kind::Percent`].
+    /// Of `Kind::Percent`.
     Percent(u8),
-    /// Of [`Kind::Float`].
+    /// Of `Kind::Float`.
     Float(f64),
-    /// Of [`Kind::Bool`].
+    /// Of `Kind::Bool`.
     Bool(bool),
-    /// Of [`Kind::Word`] and [`Kind::Signal`].
+    /// Of `Kind::Word` and `Kind::Signal`.
     Word(&'static str),
-    /// Of [`Kind::Path`].
+    /// Of `Kind::Path`.
     Path(String),
-    /// Of [`Kind::Size`].
+    /// Of `Kind::Size`.
     Size(u64),
-    /// Of [`Kind::Patterns`], [`Kind::Command`], [`Kind::Names`], [`Kind::Words`] and [`Kind::Texts`].
+    /// Of `Kind::Patterns`, `Kind::Command`, `Kind::Names`, `Kind::Words` and `Kind::Texts`.
     List(Vec<String>),
-    /// Of [`Kind::Dependencies`].
+    /// Of `Kind::Dependencies`.
     Dependencies(Vec<Dependency>),
-    /// Of [`Kind::Port`].
+    /// Of `Kind::Port`.
     Port(Port),
-    /// Of [`Kind::JsonField`]: a path with dots, and the value there.
+    /// Of `Kind::JsonField`: a path with dots, and the value there.
     JsonField((String, Json)),
     /// Of all others.
     Text(String),

@@ -1,5 +1,5 @@
 //! Owns the rights of a client: the servers and tools that it may see and use, by patterns. Read by the hub for each
-//! request and list. Never checks a token: `http/tokens.rs` does.
+//! request and list. Never checks a token: `http/admission.rs` does.
 
 /// The rights of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Keeps secrets out of the trail: finds them in arguments and in text, and puts `[redacted]` there.
 //!
-//! Here are those that a name says to be one, such as `API_KEY=…`: a new word is one more of [`SECRET_PARTS`].
+//! Here are those that a name says to be one, such as `API_KEY=…`: a new word is one more of `SECRET_PARTS`.
 //! `token_formats.rs` has those that are known by their own look, such as `ghp_…`: a new format is one more prefix there.
 //!
 //! The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a text is redacted: a
