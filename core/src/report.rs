@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::audit::redact::redact_text;
-use crate::excerpt::Excerpt;
+use crate::error_excerpt::Excerpt;
 use crate::text::printable;
 
 /// Something wrong in one place of the configuration. Its `Display` is the whole report, without a

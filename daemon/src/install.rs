@@ -14,7 +14,7 @@ use crate::error_chain::chain;
 use crate::os;
 use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, run_briefly};
-use crate::store::replace::{Rights, replace_file};
+use crate::store::atomic_replace::{Rights, replace_file};
 
 /// The manager of programs that start with this machine, and its folder.
 #[derive(Clone, Debug)]

@@ -5,12 +5,12 @@
 //! machine what it is sent. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
 //! for a peer.
 
-mod admin_tools;
 mod fast_path;
 mod poll;
 mod restart_triggers;
 mod server;
 mod servers;
+mod status_and_logs;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -43,7 +43,7 @@ use crate::output::Output;
 use crate::pipe::read_stdin_in_thread;
 use crate::runtime::{Runtime, RuntimeInput};
 use crate::startup::{self, SetupError, StdioStartup};
-use crate::store::rotating::rotated;
+use crate::store::rotation::rotated;
 use crate::stream::{Completion, StreamReader, StreamWriter};
 use crate::supervise::Supervisor;
 use crate::wires::Wires;

@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::logs::MemoryTee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::{Output, WriteCallback};
 use crate::process::SpoolReader;
+use crate::recent_lines::MemoryTee;
 use crate::store::service_log::LogTee;
 use crate::stream::{Pipe, ReadStream};
 

@@ -13,7 +13,7 @@ use crate::control::{Bound, Listen, ListenError};
 use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread};
 use crate::process::{MECHANISM, Processes, StartError, ignore_in_supervisor};
-use crate::store::rotating::{OpenFileError, RotatingFile, Tee};
+use crate::store::rotation::{OpenFileError, RotatingFile, Tee};
 use crate::store::service_log::ServiceLogs;
 use crate::store::trace::Trace;
 use crate::store::workspace::Workspace;

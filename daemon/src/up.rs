@@ -36,7 +36,7 @@ use crate::runtime::Runtime;
 use crate::startup::{self, SetupError};
 use crate::store::history::History;
 use crate::store::lock::{Lock, LockError, Sole};
-use crate::store::rotating::RotatingFile;
+use crate::store::rotation::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervisor;
 

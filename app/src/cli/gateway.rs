@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use afresh_core::client_import::{self, Context, Import};
 use afresh_core::config::{Config, ExternalValues};
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::otlp::Destination;
 use afresh_core::gateway::settings::Gateway as Wanted;
-use afresh_core::import::{self, Context, Import};
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{Gateway, ReloadGateway};
 use clap::Args;
@@ -130,7 +130,7 @@ fn wanted(
             let shown = environment.shown(path);
             let missing = || format!("there is no file `{shown}`");
             let bytes = read_config(path)?.ok_or_else(missing).or_exit(Exit::Config)?;
-            import::read(&shown, &bytes, &context)?
+            client_import::read(&shown, &bytes, &context)?
         }
         None if wanted.servers.is_empty() => found(environment, root, &context)?,
         None => Import::default(),
@@ -144,13 +144,13 @@ fn wanted(
 /// The servers of a client's file that is already there.
 fn found(environment: &Environment, root: &Path, context: &Context<'_>) -> CommandResult<Import> {
     let mut files = Vec::new();
-    for name in afresh_core::client_files::import_candidates() {
+    for name in afresh_core::client_file_paths::import_candidates() {
         let path = root.join(name);
         if let Some(bytes) = read_config(&path)? {
             files.push((environment.shown(&path), bytes));
         }
     }
-    let Some((path, mut import)) = import::find(&files, context)? else {
+    let Some((path, mut import)) = client_import::find(&files, context)? else {
         return Ok(Import::default());
     };
     import.notes.insert(0, format!("the servers are those of `{path}`"));

@@ -8,11 +8,11 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 use toml_edit::{Document, Item, Table, Value as Toml};
 
-use super::server::{is_afresh, label};
+use super::wrapper::{is_afresh, label};
 use super::{SourceText, jsonc};
 use crate::agent::servers::{ConfigText, Layer, ProjectContext, ServerEntry};
 use crate::agent::{AgentKind, AgentServer};
-use crate::client_files::FileSyntax;
+use crate::client_file_paths::FileSyntax;
 use crate::report::ConfigError;
 use crate::text::harmless;
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::client_entry::{self, EntryStyle};
+use super::entry_fields::{self, EntryStyle};
 use super::jsonc::{self, Member, SyntaxError};
-use super::server::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
+use super::wrapper::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
 
 /// Where servers are kept; `*` is any key, and the last one the name.
 const PLACES: [&[&str]; 5] = [
@@ -83,7 +83,7 @@ fn server(
         disabled,
         client: if place == OPENCODE { EntryStyle::Opencode } else { EntryStyle::Editor },
         at: entry.start..entry.start + 1,
-        given: client_entry::of_json(text, entry),
+        given: entry_fields::of_json(text, entry),
         debugged: fields.is_debugged(),
         launch,
     })

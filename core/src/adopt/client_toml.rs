@@ -2,8 +2,8 @@
 
 use toml_edit::{Array, Document, Item, Key, TableLike, TomlError, Value};
 
-use super::client_entry::{self, EntryStyle};
-use super::server::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
+use super::entry_fields::{self, EntryStyle};
+use super::wrapper::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
 
 pub(super) fn servers(text: &str) -> Result<Vec<ClientServer>, TomlError> {
     let document = Document::parse(text)?;
@@ -22,7 +22,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<ClientServer>, TomlError> {
             disabled: enabled.and_then(Item::as_bool) == Some(false),
             client: EntryStyle::Codex,
             at: all.and_then(|all| all.key(name)?.span()).unwrap_or(0..0),
-            given: entry.map(client_entry::of_toml).unwrap_or_default(),
+            given: entry.map(entry_fields::of_toml).unwrap_or_default(),
             debugged: false,
             launch,
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::server::{ClientServer, SpannedText, quote};
+use super::wrapper::{ClientServer, SpannedText, quote};
 use super::{Edit, apply};
 use crate::audit::redact::{redact_args, redact_text};
 use crate::limits::{ADOPT_DIFF_CHARS_MAX, ADOPT_DIFF_LINE_BYTES_MAX};

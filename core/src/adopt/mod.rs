@@ -7,21 +7,21 @@
 //! needs, and undoing gives the same bytes again.
 
 pub mod agent_servers;
-pub(crate) mod client_entry;
 mod client_json;
 mod client_toml;
 mod diff;
+pub(crate) mod entry_fields;
 mod jsonc;
-mod server;
+mod wrapper;
 
 use std::ops::Range;
 
 pub use self::diff::{DiffLine, DiffMark};
-pub use self::server::{ClientServer, State, Wrapper, is_afresh};
-pub(crate) use self::server::{SpannedText, Start};
+pub use self::wrapper::{ClientServer, State, Wrapper, is_afresh};
+pub(crate) use self::wrapper::{SpannedText, Start};
 
 use crate::audit::redact::redact_text;
-use crate::excerpt::LineIndex;
+use crate::error_excerpt::LineIndex;
 use crate::limits::ADOPT_FILE_BYTES_MAX;
 use crate::report::{ConfigError, ErrorKind, Origin};
 use crate::text::harmless;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::AgentServer;
-use crate::client_files::{FileSyntax, UserFolders};
+use crate::client_file_paths::{FileSyntax, UserFolders};
 
 /// The project that an agent works in, and the user that it works for.
 pub struct ProjectContext<'a> {

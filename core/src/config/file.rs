@@ -12,7 +12,7 @@ use super::resolve::SourcedValue;
 use super::tables::Table;
 use super::{ConfigSource, Errors, FileKind};
 use crate::audit::redact::redact_text;
-use crate::excerpt::LineIndex;
+use crate::error_excerpt::LineIndex;
 use crate::limits::CONFIG_FILE_BYTES_MAX;
 use crate::report::{ErrorKind, Location, Origin};
 use crate::suggest::nearest;

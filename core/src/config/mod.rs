@@ -37,7 +37,7 @@ use self::kind::value_hint;
 use self::resolve::{SourcedValue, Values};
 use self::tables::Table;
 use crate::definition::{HealthSettings, ServiceDefinition};
-use crate::excerpt::Excerpt;
+use crate::error_excerpt::Excerpt;
 use crate::gateway::backend::StdioServer;
 use crate::hook::HookDefinition;
 use crate::limits::CONFIG_ERRORS_MAX;

@@ -1,7 +1,7 @@
 //! Reads the entries of one server's lists (tools, prompts, resources, templates) and gives them the names that clients
 //! see. Driven by the hub for each page of a list. Never knows a second server.
 
-use super::access::{fits, fits_one};
+use super::access_patterns::{fits, fits_one};
 use super::backend::{Backend, Prefix};
 use crate::limits::{CATALOG_DEPTH_MAX, CATALOG_NAME_CHARS_MAX};
 use crate::mcp::envelope::splice;

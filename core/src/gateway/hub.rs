@@ -21,13 +21,13 @@
 
 mod admin_tools;
 mod backends;
-mod client_view;
+mod client_lists;
 mod directory;
 mod link;
-mod list_paging;
 mod names;
 mod outgoing;
 mod route_request;
+mod server_lists;
 mod server_messages;
 mod server_requests;
 mod sessions;

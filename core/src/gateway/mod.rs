@@ -1,11 +1,11 @@
 //! Owns the decisions of the gateway: many MCP servers behind one connection.
 //!
-//! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server), `access.rs`
+//! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server), `access_patterns.rs`
 //! (the rights of a client) and `catalog.rs` (the names of tools, prompts and resources). `http/` is the server side of
 //! streamable HTTP, `remote/` its client side, `otlp.rs` the tracing of calls, `import.rs` reads the configuration files
 //! of MCP clients, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
-pub mod access;
+pub mod access_patterns;
 pub mod backend;
 pub mod catalog;
 pub mod http;
@@ -43,7 +43,7 @@ pub enum Input {
         /// Which.
         client: ClientId,
         /// What it may see and use.
-        access: access::Access,
+        access: access_patterns::Access,
     },
     /// A line of a client's.
     Client {

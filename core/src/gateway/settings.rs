@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::time::Duration;
 
-use super::access::Access;
+use super::access_patterns::Access;
 use super::backend::{Backend, Expose};
 use crate::limits::{GATEWAY_BODY_BYTES_MAX, GATEWAY_CLIENTS_MAX, GATEWAY_SESSION_IDLE};
 

@@ -18,12 +18,12 @@ mod server;
 use std::time::Duration;
 
 use self::instances::Instances;
+use super::admin_tools::{AdminRequest, RestartCalls, ToolResult};
 use super::envelope::Id;
 use super::inflight::{ClientRequests, Flight, Location, RelayedIds};
 use super::lists::{Changes, Kind, ListWatch, NamedList};
 use super::replay::Memory;
 use super::responses::{self, Why};
-use super::tools::{AdminRequest, RestartCalls, ToolResult};
 use super::wedge::{Calls, Effect as WedgeEffect, Input as WedgeInput, WedgeWatch};
 use crate::id::Generation;
 use crate::time::Time;

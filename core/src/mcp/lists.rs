@@ -7,10 +7,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
+use super::admin_tools::{AdminTool, Tools};
 use super::envelope::{self, Id, param};
 use super::inflight::Flight;
 use super::replay::Era;
-use super::tools::{AdminTool, Tools};
 use super::{json, responses};
 use crate::id::Generation;
 use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX};

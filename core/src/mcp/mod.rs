@@ -6,6 +6,7 @@
 //! answer, `responses.rs` writes afresh's own messages, `lists.rs` compares the lists of two instances,
 //! `tools.rs` has the tools that afresh adds, and `wedge.rs` decides whether a server that owes an answer hangs.
 
+mod admin_tools;
 mod conversation;
 pub mod envelope;
 pub mod frame;
@@ -14,13 +15,12 @@ pub mod json;
 mod lists;
 pub(crate) mod replay;
 pub(crate) mod responses;
-mod tools;
 mod wedge;
 
+pub use self::admin_tools::{AdminRequest, ToolResult};
+pub(crate) use self::admin_tools::{AdminTool, definition};
 pub use self::conversation::{Conversation, ConversationReport, Effect, Input, Settings};
 pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
 pub use self::replay::Era;
 pub use self::responses::hint_of;
-pub use self::tools::{AdminRequest, ToolResult};
-pub(crate) use self::tools::{AdminTool, definition};

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::admin_tools::ToolResult;
 use super::envelope::Id;
 use super::inflight::{Class, Flight};
 use super::replay::Era;
-use super::tools::ToolResult;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Why we answer in the server's place.

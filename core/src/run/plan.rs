@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use self::parse::{CheckedPlan, LinkedFile, PlanFile, links, read};
 use crate::audit::redact::redact_text;
-use crate::excerpt::Excerpt;
+use crate::error_excerpt::Excerpt;
 use crate::report::{Origin, write_report};
 
 /// An example of a plan, which has no mistake and shows what can be said.

@@ -1,7 +1,7 @@
 //! Owns the decision after the end of the current instance: rest, a wait, a new start, giving up.
 //!
 //! Driven by [`Service::handle`](super::Service::handle) with `Exited` and `SpawnFailed`. The ends of other
-//! instances are passed to `side_instances.rs`.
+//! instances are passed to `candidate_and_spare.rs`.
 
 use std::time::Duration;
 

@@ -15,26 +15,26 @@
 //!   Down ──Adopted──▶ Running, Stopping or Closing: what the supervisor before had left
 //! ```
 //!
-//! That is the *current* instance. Others may live beside it, in `side_instances`: the candidate of a swap,
+//! That is the *current* instance. Others may live beside it, in `candidate_and_spare`: the candidate of a swap,
 //! a spare, and instances that retire. `crash_loop` counts crashes, `history` remembers earlier instances.
 
 mod after_exit;
+mod candidate_and_spare;
 mod crash_loop;
 mod event;
 mod exit;
 mod history;
-mod side_instances;
 mod snapshot;
 mod state;
 
 use std::time::Duration;
 
+use self::candidate_and_spare::{Candidate, SideInstances};
 use self::crash_loop::CrashHistory;
 pub use self::event::{Event, UserRequest};
 pub use self::exit::{Ending, Exit, LastExit, SpawnFailure, signal_name};
 pub use self::history::ExitHistory;
 use self::history::Generations;
-use self::side_instances::{Candidate, SideInstances};
 pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Haste, InputContext, Instance, Process, Role, Want};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use afresh_core::definition::HealthSettings;
-use afresh_core::gateway::access::Access;
+use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::backend::{
     Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport,
 };

@@ -16,8 +16,8 @@ use afresh_core::service::{Event, Input, UserRequest};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::now;
-use crate::logs::Logs;
 use crate::process::MECHANISM;
+use crate::recent_lines::Logs;
 use crate::store::workspace::Workspace;
 use crate::supervise::{StdinError, Supervisor};
 

@@ -4,23 +4,22 @@
 //!
 //! `socket_path.rs` has the sockets' paths and `listen.rs` the port and its token; `server.rs` takes connections, and
 //! `route.rs` and `lifecycle_requests.rs` turn requests into ones for the loop (`loop_requests.rs`, with its answers);
-//! `follow.rs` streams to clients. `client.rs` and `follower.rs` are the other end, for the commands.
+//! `event_streams.rs` streams to clients. `client.rs` and `stream_client.rs` are the other end, for the commands.
 
 mod client;
-mod follow;
-mod follower;
+mod event_streams;
 mod lifecycle_requests;
 mod listen;
 mod loop_requests;
 mod route;
 mod server;
 mod socket_path;
+mod stream_client;
 
 pub use self::client::{
     ControlError, Daemon, FoundServices, Reached, ServiceAddress, change, daemons, events, find,
     input, logs, metrics, reload, shutdown,
 };
-pub use self::follower::{AtEnd, Followed, Follower, Parted, Watcher, Woken};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen, listen_on};
 pub(crate) use self::loop_requests::{
@@ -28,6 +27,7 @@ pub(crate) use self::loop_requests::{
 };
 pub(crate) use self::server::Control;
 pub use self::socket_path::RuntimeFolders;
+pub use self::stream_client::{AtEnd, Followed, Follower, Parted, Watcher, Woken};
 
 /// A value as JSON. Keys of the API are text, so it cannot fail.
 fn json(value: &impl serde::Serialize) -> String {

@@ -25,14 +25,14 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::follow::{FollowSource, FollowedEvents, FollowedLines, Following, LineFilter};
+use super::event_streams::{FollowSource, FollowedEvents, FollowedLines, Following, LineFilter};
 use super::json;
 use super::lifecycle_requests::{change, reload, restart_all};
 use super::loop_requests::LoopRequest;
 use super::server::Host;
 use crate::http::{MessageBody, all_bytes, drain, single_header};
-use crate::logs::Logs;
 use crate::process::{own_usage, usage_of_trees};
+use crate::recent_lines::Logs;
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, ErrorAnswer)>;
 

@@ -29,9 +29,9 @@ use super::listen::Listen;
 use super::loop_requests::{About, LoopRequest};
 use super::route::route;
 use super::socket_path::{RuntimeFolders, owner_of};
-use crate::events::Events;
 use crate::http::WriteTimeout;
 use crate::os::{SocketListener, is_own_peer};
+use crate::recent_events::Events;
 use crate::supervise::Supervisor;
 
 /// The control API of this process, and what the loop is asked over it.

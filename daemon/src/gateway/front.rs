@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use afresh_core::gateway::access::Access;
+use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::settings::FrontSettings;
 use afresh_core::gateway::{ClientId, Input};
 use afresh_core::limits::OUTBOX_BYTES_MAX;

@@ -21,7 +21,7 @@ use super::restart_triggers::{RestartTriggers, Trigger};
 use crate::clock::now;
 use crate::control::About;
 use crate::driver::Driver;
-use crate::logs::Logs;
+use crate::recent_lines::Logs;
 use crate::supervise::{InstanceChange, InstanceEvent, Supervisor};
 use crate::wires::{InstanceEnd, WireEvent};
 

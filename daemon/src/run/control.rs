@@ -21,9 +21,9 @@ use crate::clock;
 use crate::control::{
     About, ChangeRefused, ChangeUnderWay, Control, LoopRequest, RuntimeFolders, StateBefore,
 };
-use crate::events::Events;
-use crate::logs::Logs;
 use crate::process::MECHANISM;
+use crate::recent_events::Events;
+use crate::recent_lines::Logs;
 use crate::store::workspace::Workspace;
 
 /// Its name.

@@ -12,8 +12,8 @@ mod git;
 mod journal;
 mod leftovers;
 mod log;
+mod parameters;
 mod session;
-mod setup;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use self::gate::GateRunner;
 use self::git::{Git, GitReply};
 use self::journal::Journal;
 pub use self::leftovers::ProcessMark;
-use self::session::Sessions;
-pub use self::setup::{
+pub use self::parameters::{
     AgentSetup, Run, RunError, RunUpdate, Servers, UserRequestSender, run_events, user_requests,
 };
+use self::session::Sessions;
 use crate::clock::{self, sleep_until};
 use crate::control::LoopRequest;
 use crate::os::{self, Jobs, Signals};

@@ -22,7 +22,7 @@ use super::AGENT;
 use super::agent::Agent;
 use super::agent_output::{AgentOutput, OutputBatch};
 use super::log::SessionLog;
-use super::setup::AgentSetup;
+use super::parameters::AgentSetup;
 use crate::clock;
 use crate::os;
 use crate::process::{Command, OutputEnd, Processes};

@@ -8,10 +8,10 @@ use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use afresh_core::client_files::{self, UserFolders};
+use afresh_core::client_file_paths::{self, UserFolders};
 use afresh_core::limits::ADOPT_FILE_BYTES_MAX;
 
-use super::replace::{ReplaceFileError, Rights, replace_file};
+use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
 use crate::os;
 
 /// A file in which a client keeps its servers.
@@ -89,7 +89,7 @@ impl ClientFile {
         let mut user: Vec<Self> = Vec::new();
         // Without a folder of the user, a variable alone makes none of the files the user's.
         if home.is_some() {
-            let files = client_files::user_files(&folders).into_iter();
+            let files = client_file_paths::user_files(&folders).into_iter();
             user.extend(files.map(|(file, path)| Self {
                 client: file.client,
                 scope: FileOwner::User,
@@ -100,7 +100,7 @@ impl ClientFile {
         let root = root.unwrap_or(cwd);
         let folders = cwd.ancestors().take_while(|folder| folder.starts_with(root));
         let project = folders.flat_map(|folder| {
-            client_files::project_files().map(move |file| Self {
+            client_file_paths::project_files().map(move |file| Self {
                 client: file.client,
                 scope: FileOwner::Project,
                 path: folder.join(file.path),

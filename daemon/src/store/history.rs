@@ -9,7 +9,7 @@ use afresh_core::limits::TRAIL_LINE_BYTES_MAX;
 use afresh_core::time::Stamp;
 use serde_json::Value;
 
-use super::follow::{FileFollower, FileLine, FollowedFiles, NumberedLines};
+use super::file_follower::{FileFollower, FileLine, FollowedFiles, NumberedLines};
 
 /// Which records are wanted; by default, all.
 #[derive(Clone, Debug, Default)]
@@ -154,7 +154,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::store::rotating::rotated;
+    use crate::store::rotation::rotated;
     use crate::store::testing::TempDir;
 
     fn line(second: u32, level: &str, service: &str, event: &str) -> String {

@@ -7,7 +7,7 @@ use afresh_core::audit::marker::{Marker, ParseMarkerError};
 use afresh_core::limits::MARKER_BYTES_MAX;
 use tokio::sync::oneshot;
 
-use super::replace::{ReplaceFileError, Rights, replace_file};
+use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
 use crate::os::open_to_read;
 
 /// Why the marker could not be written.

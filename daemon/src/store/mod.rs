@@ -4,13 +4,13 @@
 //! Everything here expects to be killed at any moment and to share its files with other afresh
 //! processes. Nothing here decides: a failure is reported, and supervision goes on.
 
+pub(crate) mod atomic_replace;
 pub mod clients;
-pub mod follow;
+pub mod file_follower;
 pub mod history;
 pub mod lock;
 pub mod marker;
-pub(crate) mod replace;
-pub mod rotating;
+pub mod rotation;
 pub mod runs;
 pub mod service_log;
 pub(crate) mod trace;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::rotating::{OpenFileError, RotatingFile};
+use super::rotation::{OpenFileError, RotatingFile};
 use crate::clock::now;
 
 /// The peer of a message, and its direction.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::config::TrailSettings;
 
-use super::replace::{ReplaceFileError, Rights, replace_file};
+use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
 use crate::error_chain::chain;
 use crate::os;
 

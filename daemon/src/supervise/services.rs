@@ -15,9 +15,9 @@ use afresh_core::time::Stamp;
 
 use crate::clock::now;
 use crate::definition::Definition;
-use crate::logs::{Logs, MemoryTee};
 use crate::output::presentable;
 use crate::pipe::Taps;
+use crate::recent_lines::{Logs, MemoryTee};
 
 /// All services of one supervisor.
 pub(crate) struct Services {

@@ -5,7 +5,7 @@
 //! looked at every so often.
 
 mod ignore_rules;
-mod scan;
+mod watched_paths;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use afresh_core::watch::{Effect, Input, ScanScope, Watcher};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::scan::{ScanOutcome, Scanner, stamp};
+use self::watched_paths::{ScanOutcome, Scanner, stamp};
 use crate::clock::sleep_until;
 use crate::os::{FolderAlarm, FolderAlarms, Folders, WatchRefusal, watch_folders};
 

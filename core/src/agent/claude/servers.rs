@@ -9,7 +9,7 @@ use crate::agent::servers::{
     ConfigFile, ConfigText, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first,
     split_words,
 };
-use crate::client_files::{CLAUDE_CODE, FileSyntax, project_files_of, user_files_of};
+use crate::client_file_paths::{CLAUDE_CODE, FileSyntax, project_files_of, user_files_of};
 use crate::text::harmless;
 
 pub(super) const RULES: ServerRules = ServerRules {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::agent::servers::{
     ConfigFile, Layer, ProjectContext, ServerRules, farthest_first, is_enabled, merged, texts,
 };
-use crate::client_files::{FileSyntax, OPENCODE, project_files_of, user_files_of};
+use crate::client_file_paths::{FileSyntax, OPENCODE, project_files_of, user_files_of};
 
 pub(super) const RULES: ServerRules = ServerRules {
     files,

@@ -11,7 +11,7 @@ use crate::config::keys::server::ShareKind;
 use crate::config::keys::{TableKind, gateway, server, token};
 use crate::config::resolve::Values;
 use crate::config::{Config, Errors, FileKind};
-use crate::gateway::access::{Access, fits_one};
+use crate::gateway::access_patterns::{Access, fits_one};
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::gateway::settings::{FrontSettings, Gateway, Token};
 use crate::gateway::variables::{ExpansionError, Style, VariableScope};

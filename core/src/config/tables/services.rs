@@ -17,11 +17,11 @@ use crate::config::kind::Value;
 use crate::config::resolve::{SourcedValue, Values};
 use crate::config::{Errors, FileKind};
 use crate::definition::{LogLimits, Port, ServiceDefinition};
+use crate::dependency_cycles::{rings, told};
 use crate::health::{HealthCheck, Probe};
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::policy::{Policy, RestartMode};
 use crate::report::{ConfigError, ErrorKind, Location};
-use crate::rings::{rings, told};
 use crate::suggest::nearest;
 use crate::text::printable;
 

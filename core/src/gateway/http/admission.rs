@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::{HttpRefusal, PARSE_ERROR};
 use crate::base64;
-use crate::gateway::access::Access;
+use crate::gateway::access_patterns::Access;
 use crate::gateway::settings::{FrontSettings, Token};
 use crate::http_access::{AccessDenied, AllowedCallers, Caller, bearer, is_same};
 use crate::limits::FRONT_BATCH_MAX;

@@ -12,7 +12,7 @@ use super::sessions::{
     Caller, Callers, FrontClient, MessageStream, STANDALONE, SessionId, event, parse_event_id,
 };
 use super::{FrontEffect, FrontInput, FrontRequest, HttpExchange, HttpRefusal, RequestKind};
-use crate::gateway::access::Access;
+use crate::gateway::access_patterns::Access;
 use crate::gateway::settings::FrontSettings;
 use crate::gateway::{ClientId, Input};
 use crate::limits::{

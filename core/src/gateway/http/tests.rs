@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::gateway::access::Access;
+use crate::gateway::access_patterns::Access;
 use crate::gateway::settings::Token;
 use crate::limits::*;
 use crate::mcp::envelope::Id;

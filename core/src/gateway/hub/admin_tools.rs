@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use super::backends::{BackendSlot, Backends};
-use super::client_view::ClientView;
+use super::client_lists::ClientView;
 use crate::gateway::backend::Expose;
 use crate::gateway::catalog::{self, CatalogEntry};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};

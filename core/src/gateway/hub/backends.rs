@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::Settings;
 use super::link::{Link, LinkStage, Links};
-use super::list_paging::ListDefect;
 use super::outgoing::Outgoing;
+use super::server_lists::ListDefect;
 use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
 use crate::gateway::backend::{Backend, Share, Transport};
 use crate::gateway::catalog::CatalogEntry;
@@ -337,7 +337,7 @@ mod tests {
 
     use super::super::tests::{backend, settings};
     use super::*;
-    use crate::gateway::access::Access;
+    use crate::gateway::access_patterns::Access;
 
     #[test]
     fn clients_share_a_link_or_have_their_own() {

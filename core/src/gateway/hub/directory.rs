@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::backends::Backends;
-use super::client_view::ClientView;
+use super::client_lists::ClientView;
 use super::link::{HandshakeOutcome, Link, LinkStage};
-use super::list_paging::{PageOutcome, Reading};
 use super::names::{MovedName, Names};
 use super::outgoing::{ClientRequest, Outgoing, PendingRequest, Purpose, Response};
 use super::route_request::Request;
+use super::server_lists::{PageOutcome, Reading};
 use super::sessions::ClientSession;
 use crate::gateway::catalog::CatalogEntry;
 use crate::gateway::otlp::{Parent, Span, SpanOutcome, SpanTarget};

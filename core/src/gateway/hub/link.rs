@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::list_paging::ServerLists;
 use super::outgoing::{Outgoing, Purpose, Response};
+use super::server_lists::ServerLists;
 use super::sessions::LEVELS;
 use crate::gateway::backend::{Backend, Share};
 use crate::gateway::{ClientId, LinkId};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::route_request::Request;
 use crate::gateway::LinkId;
-use crate::gateway::access::Access;
+use crate::gateway::access_patterns::Access;
 use crate::limits::{CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::replay::listener_params;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::access::Access;
+use super::super::access_patterns::Access;
 use super::super::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
 use super::super::otlp::Span;
 use super::super::{ClientId, Effect, Input, LinkId};

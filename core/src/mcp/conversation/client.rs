@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use super::instances::Received;
 use super::{Conversation, Effect};
+use crate::mcp::admin_tools::{AdminRequest, AdminTool, RestartCall, ToolResult};
 use crate::mcp::envelope::{self, Id, Message, Params, batched, look, param};
 use crate::mcp::inflight::{Class, Flight, Location, QueuedMessage};
 use crate::mcp::responses::{self, Why};
-use crate::mcp::tools::{AdminRequest, AdminTool, RestartCall, ToolResult};
 
 const NO_REQUEST: &str = "this is no request: it needs a method, and a text or a number as its id";
 const TAKEN: &str =

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::{PlanError, SourcePosition};
-use crate::excerpt::LineIndex;
+use crate::error_excerpt::LineIndex;
 use crate::limits::PLAN_FILE_BYTES_MAX;
 use crate::text::harmless;
 

@@ -9,10 +9,10 @@ use super::keys::{Key, KeyNote, KeyValue};
 use super::parse::{Heading, heading};
 use super::value::{self, folded};
 use super::{Gate, Phase, PlanError, SourcePosition};
+use crate::dependency_cycles::{rings, told};
 use crate::limits::{
     PLAN_GATES_MAX, PLAN_NAME_CHARS_MAX, PLAN_PATTERNS_MAX, PLAN_PHASES_MAX, PLAN_TASK_BYTES_MAX,
 };
-use crate::rings::{rings, told};
 use crate::suggest::nearest;
 use crate::text::printable;
 

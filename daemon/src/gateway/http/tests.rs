@@ -6,7 +6,7 @@ mod wire;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use afresh_core::gateway::access::Access;
+use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::settings::Token;
 use afresh_core::limits::*;
 use tokio::time::Instant;

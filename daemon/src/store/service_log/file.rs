@@ -12,9 +12,9 @@ use afresh_core::log_line::{LogHead, age_look_interval, file_head, parse_file_he
 use afresh_core::time::Stamp;
 
 use crate::os::{self, FileKind};
+use crate::store::atomic_replace::folder_of;
 use crate::store::lock::lock_patiently;
-use crate::store::replace::folder_of;
-use crate::store::rotating::{ends_torn, numbers, rotate, rotated, write_lines};
+use crate::store::rotation::{ends_torn, numbers, rotate, rotated, write_lines};
 use crate::store::workspace::make_state_folder;
 
 /// A log file, which may be away at times.

@@ -17,7 +17,9 @@ use afresh_core::time::Stamp;
 use super::file::number_of;
 use super::{file_of, services};
 use crate::os;
-use crate::store::follow::{FileFollower, FileLine, FollowedFiles, LineReader, NumberedLines};
+use crate::store::file_follower::{
+    FileFollower, FileLine, FollowedFiles, LineReader, NumberedLines,
+};
 
 /// A longer line is none of ours.
 const BYTES_MAX: usize = LOG_HEAD_BYTES_MAX + LINE_BYTES_MAX + 1;

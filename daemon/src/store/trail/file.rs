@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::Settings;
 use crate::os::{self, FileKind};
+use crate::store::atomic_replace::{folder_of, sync_folder, without_unsupported};
 use crate::store::lock::lock_patiently;
-use crate::store::replace::{folder_of, sync_folder, without_unsupported};
-use crate::store::rotating::{ends_torn, rotate, write_lines};
+use crate::store::rotation::{ends_torn, rotate, write_lines};
 use crate::store::workspace::make_state_folder;
 
 /// The file of the trail, which may be away at times.

@@ -1,7 +1,7 @@
 //! Who is refused, by head and by body.
 
 use super::*;
-use crate::gateway::access::Access;
+use crate::gateway::access_patterns::Access;
 use crate::gateway::http::tests::{id, settings};
 use crate::gateway::settings::SettingsError;
 use crate::limits::FRONT_BATCH_MAX;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::super::Input;
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::super::super::backend::{Backend, Prefix};
 use super::{World, backend, down, names, settings, two};
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::super::super::backend::Backend;
 use super::super::super::{ClientId, Input};
 use super::{World, backend, settings, text};

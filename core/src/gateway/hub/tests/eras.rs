@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::{World, backend, names, settings, text, two};
 
 /// Parameters of a request of the newer protocol.

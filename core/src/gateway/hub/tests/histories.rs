@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::super::super::backend::{Backend, Share};
 use super::super::super::{ClientId, Effect, Input, LinkId};
 use super::super::{Hub, Settings};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::super::Input;
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::super::super::backend::{Backend, Expose, Prefix, Transport};
 use super::super::Settings;
 use super::limits::Alone;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::super::super::backend::Backend;
 use super::super::super::{ClientId, Input};
 use super::super::Settings;

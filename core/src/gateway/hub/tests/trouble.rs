@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::super::Input;
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::super::super::backend::{Backend, Transport};
 use super::super::Settings;
 use super::{World, backend, program, settings, text};

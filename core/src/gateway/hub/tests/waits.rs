@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::Input;
-use super::super::super::access::Access;
+use super::super::super::access_patterns::Access;
 use super::{World, down, names, two};
 use crate::limits::{GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT};
 

@@ -8,9 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::json;
-use crate::events::Events;
 use crate::http::{NextPieces, Pieces};
-use crate::logs::Logs;
+use crate::recent_events::Events;
+use crate::recent_lines::Logs;
 
 /// What makes one piece of an answer: nothing is gained by more at once.
 const AT_ONCE: usize = 64;

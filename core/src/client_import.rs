@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::{is_header_name, url_host};
-use crate::adopt::client_entry::{EntryField, EntryStyle, EntryValue};
+use crate::adopt::entry_fields::{EntryField, EntryStyle, EntryValue};
 use crate::adopt::{ClientServer, File, SpannedText, Start, error_at, is_afresh};
 use crate::audit::redact::redact_args;
 use crate::gateway::OWN_NAME;
@@ -67,7 +67,7 @@ pub fn read(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
 }
 
 /// The first of these files that gives a server, with its path; none where there is none. They are
-/// [`import_candidates`](crate::client_files::import_candidates) as far as they are there, with what is in them. One that cannot be read is an error.
+/// [`import_candidates`](crate::client_file_paths::import_candidates) as far as they are there, with what is in them. One that cannot be read is an error.
 pub fn find<'a>(
     files: &'a [(String, Vec<u8>)],
     context: &Context<'_>,

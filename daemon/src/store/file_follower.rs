@@ -1,6 +1,6 @@
 //! Reads the lines of a file and of those that it was rotated to, and follows them as they grow: across rotation,
 //! deletion and the loss of their folder. Driven by the readers of the trail and of the logs. Never writes;
-//! `rotating.rs` does.
+//! `rotation.rs` does.
 //!
 //! The watch is set before the files are looked at: what happens in between wakes up the next wait,
 //! so that nothing is missed. A wake-up for nothing is harmless.
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::replace::folder_of;
-use super::rotating::{numbers, rotated};
+use super::atomic_replace::folder_of;
+use super::rotation::{numbers, rotated};
 use crate::os::{FileId, FileWatch, Sink, open_to_read};
 
 /// Files that are read up to their present end, and further after a new look at them.

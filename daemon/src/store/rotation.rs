@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::replace::folder_of;
+use super::atomic_replace::folder_of;
 use crate::os::{cut, open_to_append, read_exact_at};
 
 /// The path of a rotated file.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::Edit;
-use super::client_entry::{EntryField, EntryStyle};
+use super::entry_fields::{EntryField, EntryStyle};
 
 /// A server as a configuration has it.
 #[derive(Clone, Debug)]
