@@ -7,7 +7,7 @@
 mod front;
 mod http;
 mod links;
-mod otlp_export;
+mod otlp_sender;
 mod remote;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{ErrorAnswer, Face, ReloadAnswer, ServiceStatus, ShutdownAnswer};
 use afresh_core::gateway::backend::Backend;
-use afresh_core::gateway::otlp::Destination;
+use afresh_core::gateway::otlp_export::Destination;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input, Settings};
 use afresh_core::id::ServiceId;
@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout};
 
 use self::front::{FrontEvent, GatewayFront};
 use self::links::Links;
-use self::otlp_export::Spans;
+use self::otlp_sender::Spans;
 use crate::clock::sleep_until;
 use crate::control::{About, Control, LoopRequest, Reloading, RuntimeFolders, reloaded};
 use crate::definition::Surroundings;

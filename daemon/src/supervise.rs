@@ -3,6 +3,7 @@
 //! `gateway`): [`Supervisor::wait`] names an input, core decides, and the effects are performed in order.
 //! Never decides itself what becomes of a service.
 
+mod adoption;
 mod instances;
 mod lifecycle;
 mod memory_limit;

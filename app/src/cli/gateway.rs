@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use afresh_core::client_import::{self, Context, Import};
 use afresh_core::config::{Config, ExternalValues};
 use afresh_core::gateway::backend::Backend;
-use afresh_core::gateway::otlp::Destination;
+use afresh_core::gateway::otlp_export::Destination;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{Gateway, ReloadGateway};

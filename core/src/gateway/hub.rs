@@ -47,7 +47,7 @@ use self::route_request::{HeldRequest, Request};
 use self::server_requests::{ServerRequests, roots_changed};
 use self::sessions::ClientSession;
 use super::backend::{Backend, Expose};
-use super::otlp::Span;
+use super::spans::Span;
 use super::{ClientId, Effect, Input, LinkId};
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::mcp::envelope::{Id, Message, batched, look_at_ends, look_closely, param};

@@ -1,18 +1,19 @@
 //! Owns the decisions of the gateway: many MCP servers behind one connection.
 //!
-//! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server), `access_patterns.rs`
-//! (the rights of a client) and `catalog.rs` (the names of tools, prompts and resources). `http/` is the server side of
-//! streamable HTTP, `remote/` its client side, `otlp.rs` the tracing of calls, `import.rs` reads the configuration files
-//! of MCP clients, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
+//! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server),
+//! `access_patterns.rs` (the rights of a client) and `catalog.rs` (the names of tools, prompts and resources). `http/`
+//! is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
+//! calls, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
 pub mod access_patterns;
 pub mod backend;
 pub mod catalog;
 pub mod http;
 mod hub;
-pub mod otlp;
+pub mod otlp_export;
 pub mod remote;
 pub mod settings;
+pub mod spans;
 
 pub(crate) mod variables;
 
@@ -158,5 +159,5 @@ pub enum Effect {
     /// A line for the log.
     Log(String),
     /// A call is over; only where calls are traced.
-    Span(Box<otlp::Span>),
+    Span(Box<spans::Span>),
 }

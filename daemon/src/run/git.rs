@@ -1,20 +1,16 @@
 //! Owns the requests of a run to git: where it stands, commits, and what has changed. Driven by effects of the
 //! machine, each in a task of its own. Never resets, cleans or throws away.
 
-mod position;
+mod preflight;
 mod staging;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use afresh_core::limits::{
-    GIT_LOCK_LOOK_EVERY, GIT_LOCK_PATIENCE, GIT_OUTPUT_BYTES_MAX, GIT_STASHES_MAX, GIT_WAIT,
-};
+use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_STASHES_MAX, GIT_WAIT};
 use afresh_core::run::{Exclude, GitAnswer, GitPosition, GitRequest, PhaseChanges, expand_braces};
 use afresh_core::service::Exit;
-use tokio::time::{Instant, sleep};
 
 use self::staging::steps_up;
 use super::Run;
@@ -129,46 +125,6 @@ impl Git {
         }
     }
 
-    async fn base(&mut self, position: &GitPosition) -> Result<GitAnswer, String> {
-        match self.run(&["rev-parse", "--is-inside-work-tree"]).await {
-            Ok(said) if said.trim() == "true" => {}
-            Ok(_) => {
-                let why = "this folder belongs to git itself: it has no files to work on";
-                return Ok(GitAnswer::Unready(why.to_owned()));
-            }
-            Err(why) if why.contains("dubious ownership") => {
-                let why = format!(
-                    "{why}; it belongs to somebody else: if you trust it, run `git status` here, which says how to \
-                     tell git so"
-                );
-                return Ok(GitAnswer::Unready(why));
-            }
-            Err(why) => {
-                let why = format!("there is no git repository here: {why}");
-                return Ok(GitAnswer::NoRepository(why));
-            }
-        }
-        if let Some(why) = self.obstacle().await? {
-            return Ok(GitAnswer::Unready(why));
-        }
-        let is_merge = self.has_file("MERGE_HEAD").await?;
-        if is_merge && !position.has_begun() {
-            let why =
-                "a merge is not finished here: commit it, or give it up with `git merge --abort`";
-            return Ok(GitAnswer::Unready(why.to_owned()));
-        }
-        if let Some(why) = self.astray(position).await? {
-            return Ok(GitAnswer::Unready(why));
-        }
-        if is_merge {
-            let why = "a merge is not finished here: conclude it with `git commit`";
-            return Ok(GitAnswer::Unready(why.to_owned()));
-        }
-        let position = GitPosition { branch: self.branch().await, commit: self.head().await };
-        let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();
-        Ok(GitAnswer::Base { position, dirty })
-    }
-
     /// Commits where the run stands, and nowhere else.
     async fn commit_at(
         &mut self,
@@ -275,37 +231,6 @@ impl Git {
         Ok(names)
     }
 
-    /// Why nothing could be committed here: the index is locked, or the disk is not writable.
-    async fn obstacle(&self) -> Obstacle {
-        if let Some(lock) = self.wait_for_lock().await? {
-            return Ok(Some(format!(
-                "`{}` is there: another git is at work here, or one was killed; if none is, remove that file",
-                lock.display()
-            )));
-        }
-        for name in [".", "objects"] {
-            let folder = self.path(name).await?;
-            if let Err(error) = try_to_write(&folder) {
-                let folder = folder.display();
-                return Ok(Some(format!("nothing can be written to `{folder}`: {error}")));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The lock, where it stays: an editor that looks at the repository holds it for a moment.
-    async fn wait_for_lock(&self) -> Result<Option<PathBuf>, String> {
-        let lock = self.path("index.lock").await?;
-        let end = Instant::now() + GIT_LOCK_PATIENCE;
-        while lock.exists() {
-            if Instant::now() >= end {
-                return Ok(Some(lock));
-            }
-            sleep(GIT_LOCK_LOOK_EVERY).await;
-        }
-        Ok(None)
-    }
-
     async fn head(&self) -> Option<String> {
         let head = self.run(&["rev-parse", "--verify", "-q", "HEAD"]).await.ok()?;
         Some(head.trim().to_owned())
@@ -409,13 +334,6 @@ fn env_of_git(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
     env.push(("LC_ALL".into(), "C".into()));
     env
-}
-
-/// Makes a file and takes it away: rights alone do not say whether a disk can be written.
-fn try_to_write(folder: &Path) -> std::io::Result<()> {
-    let path = folder.join(format!("afresh-{}.tmp", std::process::id()));
-    OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-    std::fs::remove_file(&path)
 }
 
 /// Why it has failed.

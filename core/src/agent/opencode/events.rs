@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::usage::{context_after, count};
 use super::{EventStream, Opencode, moment};
 use crate::agent::stream::at_second;
-use crate::agent::{AgentEvent, ContextUse, TurnFailure};
+use crate::agent::{AgentEvent, TurnFailure};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_OVERFLOWS_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::text::{cut, cut_to_line};
 use crate::time::Stamp;
@@ -204,10 +204,8 @@ impl Opencode {
             // What failed before it was mended.
             (turn.failure, turn.overflows) = (None, 0);
         }
-        let Some(used) = context_after(step) else { return };
         let windows = self.windows.as_ref();
-        let window = self.model.as_ref().and_then(|model| windows?.get(model).copied());
-        let context = ContextUse { used, window, compacts_at: None, exact: true };
+        let Some(context) = context_after(step, self.model.as_deref(), windows) else { return };
         self.context = Some(context);
         self.hear(AgentEvent::Context(context));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::agent::{AgentEvent, Effect, Spent};
+use crate::agent::{AgentEvent, ContextUse, Effect, Spent};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_MODELS_MAX, AGENT_SUBAGENTS_MAX};
 
 /// Less than any call costs: sums of floating point numbers differ by their order.
@@ -81,10 +81,16 @@ pub(super) fn model_windows(answer: &Value) -> BTreeMap<String, u64> {
     windows
 }
 
-/// How many tokens were in the context after a step.
-pub(super) fn context_after(step: &Value) -> Option<u64> {
+/// How full the context was after a step, in the window of the model that took it.
+pub(super) fn context_after(
+    step: &Value,
+    model: Option<&str>,
+    windows: Option<&BTreeMap<String, u64>>,
+) -> Option<ContextUse> {
     let total = count(&step["tokens"]["total"]);
-    total.or_else(|| Some(read(step).tokens())).filter(|&used| used > 0)
+    let used = total.or_else(|| Some(read(step).tokens())).filter(|&used| used > 0)?;
+    let window = model.and_then(|model| windows?.get(model).copied());
+    Some(ContextUse { used, window, compacts_at: None, exact: true })
 }
 
 /// A count, which JavaScript may write as `1e3` or `5.0`.

@@ -8,6 +8,7 @@ mod display;
 mod gateway;
 mod read;
 mod services;
+mod tokens;
 
 use std::collections::BTreeMap;
 

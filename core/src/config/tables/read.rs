@@ -4,7 +4,7 @@
 use serde_json::Value as Json;
 use toml_edit::{TableLike, Value as Toml};
 
-use super::gateway::{SECRET_HINT, secret_flaw};
+use super::tokens::{SECRET_HINT, secret_flaw};
 use super::{Table, TableEntry, is_under};
 use crate::address::{host_and_port, is_header_name};
 use crate::audit::redact::redact_text;

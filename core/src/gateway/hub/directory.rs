@@ -15,7 +15,7 @@ use super::route_request::Request;
 use super::server_lists::{PageOutcome, Reading};
 use super::sessions::ClientSession;
 use crate::gateway::catalog::CatalogEntry;
-use crate::gateway::otlp::{Parent, Span, SpanOutcome, SpanTarget};
+use crate::gateway::spans::{Parent, Span, SpanOutcome, SpanTarget};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::limits::CIRCUIT_OPEN_FOR;
 use crate::mcp::envelope::{Id, Message, look, param};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::gateway::otlp::{Span, SpanOutcome};
+use crate::gateway::spans::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::mcp::envelope::Id;
 use crate::mcp::{Kind, responses};

@@ -4,7 +4,7 @@
 use super::Hub;
 use super::outgoing::{ClientRequest, PendingRequest, Purpose, Response};
 use super::sessions::{ClientSession, INFO, level_in};
-use crate::gateway::otlp::{Span, SpanOutcome};
+use crate::gateway::spans::{Span, SpanOutcome};
 use crate::gateway::{ClientId, LinkId, NotTaken};
 use crate::mcp::envelope::{Id, Message, edit, look, param, with_id};
 use crate::mcp::{Era, Kind, json as raw, responses};

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::super::access_patterns::Access;
 use super::super::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
-use super::super::otlp::Span;
+use super::super::spans::Span;
 use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
 use crate::definition::HealthSettings;

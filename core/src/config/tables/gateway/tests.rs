@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::config::{Config, ConfigSource, load};
 use crate::definition::HealthSettings;
+use crate::gateway::access_patterns::Access;
 use crate::gateway::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
+use crate::gateway::settings::Token;
 use crate::limits::{SERVERS_MAX, TOKENS_MAX};
 use crate::policy::{Backoff, Policy, RestartMode};
 

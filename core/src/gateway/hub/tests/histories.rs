@@ -10,7 +10,7 @@ use super::super::super::backend::{Backend, Share};
 use super::super::super::{ClientId, Effect, Input, LinkId};
 use super::super::{Hub, Settings};
 use super::{backend, settings};
-use crate::gateway::otlp::SpanOutcome;
+use crate::gateway::spans::SpanOutcome;
 use crate::random::Random;
 use crate::time::Time;
 

@@ -9,7 +9,7 @@ use super::super::super::backend::Backend;
 use super::super::super::{ClientId, Input};
 use super::super::Settings;
 use super::{World, backend, settings};
-use crate::gateway::otlp::{Span, SpanOutcome, SpanTarget};
+use crate::gateway::spans::{Span, SpanOutcome, SpanTarget};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afresh_core::gateway::otlp::{
-    Destination, Export, ExportEffect, ExportInput, ExportOutcome, Span,
+use afresh_core::gateway::otlp_export::{
+    Destination, Export, ExportEffect, ExportInput, ExportOutcome,
 };
+use afresh_core::gateway::spans::Span;
 use afresh_core::limits::{
     SPANS_ANSWER_BYTES_MAX, SPANS_CLOSE_WAIT, SPANS_REQUEST_WAIT, SPANS_UNHEARD_MAX,
 };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::gateway::otlp_export::*;
 use crate::limits::{
     SPAN_BATCH_MAX, SPAN_BATCH_WAIT, SPAN_TEXT_CHARS_MAX, SPANS_LOST_QUIET, SPANS_RETRY_DELAY,
     SPANS_RETRY_DELAY_MAX, SPANS_TRIES_MAX, SPANS_WAITING_MAX, TRACE_STATE_BYTES_MAX,

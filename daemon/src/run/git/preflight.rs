@@ -1,11 +1,15 @@
-//! Checks that the repository is where the run works: on its branch, with its commits, without an unfinished merge or
-//! rebase.
+//! Checks the repository before the first session and before each commit: it can be written, and is where the run works:
+//! on its branch, with its commits, without an unfinished merge or rebase.
 //!
 //! An agent has git too. What it does there is its affair, as long as our commits do not end up elsewhere and nothing
 //! that was done is lost. Nothing here changes anything.
 
-use afresh_core::limits::GIT_REFLOG_MAX;
-use afresh_core::run::{GitPosition, named};
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+
+use afresh_core::limits::{GIT_LOCK_LOOK_EVERY, GIT_LOCK_PATIENCE, GIT_REFLOG_MAX};
+use afresh_core::run::{GitAnswer, GitPosition, named};
+use tokio::time::{Instant, sleep};
 
 use super::{Git, Obstacle};
 
@@ -23,6 +27,78 @@ const UNFINISHED: [(&str, &str, &str); 6] = [
 const BISECT: &str = "git bisect";
 
 impl Git {
+    /// What stands in the way of the first session, or where the run begins.
+    pub(super) async fn base(&mut self, position: &GitPosition) -> Result<GitAnswer, String> {
+        match self.run(&["rev-parse", "--is-inside-work-tree"]).await {
+            Ok(said) if said.trim() == "true" => {}
+            Ok(_) => {
+                let why = "this folder belongs to git itself: it has no files to work on";
+                return Ok(GitAnswer::Unready(why.to_owned()));
+            }
+            Err(why) if why.contains("dubious ownership") => {
+                let why = format!(
+                    "{why}; it belongs to somebody else: if you trust it, run `git status` here, which says how to \
+                     tell git so"
+                );
+                return Ok(GitAnswer::Unready(why));
+            }
+            Err(why) => {
+                let why = format!("there is no git repository here: {why}");
+                return Ok(GitAnswer::NoRepository(why));
+            }
+        }
+        if let Some(why) = self.obstacle().await? {
+            return Ok(GitAnswer::Unready(why));
+        }
+        let is_merge = self.has_file("MERGE_HEAD").await?;
+        if is_merge && !position.has_begun() {
+            let why =
+                "a merge is not finished here: commit it, or give it up with `git merge --abort`";
+            return Ok(GitAnswer::Unready(why.to_owned()));
+        }
+        if let Some(why) = self.astray(position).await? {
+            return Ok(GitAnswer::Unready(why));
+        }
+        if is_merge {
+            let why = "a merge is not finished here: conclude it with `git commit`";
+            return Ok(GitAnswer::Unready(why.to_owned()));
+        }
+        let position = GitPosition { branch: self.branch().await, commit: self.head().await };
+        let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();
+        Ok(GitAnswer::Base { position, dirty })
+    }
+
+    /// Why nothing could be committed here: the index is locked, or the disk is not writable.
+    async fn obstacle(&self) -> Obstacle {
+        if let Some(lock) = self.wait_for_lock().await? {
+            return Ok(Some(format!(
+                "`{}` is there: another git is at work here, or one was killed; if none is, remove that file",
+                lock.display()
+            )));
+        }
+        for name in [".", "objects"] {
+            let folder = self.path(name).await?;
+            if let Err(error) = try_to_write(&folder) {
+                let folder = folder.display();
+                return Ok(Some(format!("nothing can be written to `{folder}`: {error}")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The lock, where it stays: an editor that looks at the repository holds it for a moment.
+    pub(super) async fn wait_for_lock(&self) -> Result<Option<PathBuf>, String> {
+        let lock = self.path("index.lock").await?;
+        let end = Instant::now() + GIT_LOCK_PATIENCE;
+        while lock.exists() {
+            if Instant::now() >= end {
+                return Ok(Some(lock));
+            }
+            sleep(GIT_LOCK_LOOK_EVERY).await;
+        }
+        Ok(None)
+    }
+
     /// Why a commit would end up on a wrong branch, or not on top of the run's work. Once a run has begun,
     /// no way is named that would throw away what is not committed.
     pub(super) async fn astray(&mut self, position: &GitPosition) -> Obstacle {
@@ -204,4 +280,11 @@ fn word(name: &str) -> String {
         true => name.to_owned(),
         false => format!("'{}'", name.replace('\'', r"'\''")),
     }
+}
+
+/// Makes a file and takes it away: rights alone do not say whether a disk can be written.
+fn try_to_write(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!("afresh-{}.tmp", std::process::id()));
+    OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+    std::fs::remove_file(&path)
 }

@@ -1,17 +1,13 @@
 //! Owns the spans of calls for OpenTelemetry: a request of a client, from the moment that it goes to a server until it
 //! is answered, the client's trace that it is a part of, and its encoding as OTLP in JSON, with the names of
 //! OpenTelemetry's conventions for MCP. Driven by the hub, which makes spans (`hub/directory.rs`), and by
-//! `otlp/export.rs`, which decides when they are sent, and to whom. Never holds arguments or results.
+//! `otlp_export.rs`, which decides when they are sent, and to whom. Never holds arguments or results.
 
-mod export;
 #[cfg(test)]
 mod tests;
 
 use serde_json::{Value, json};
 
-pub use self::export::{
-    Destination, DestinationError, Export, ExportEffect, ExportInput, ExportOutcome,
-};
 use crate::audit::redact::redact_text;
 use crate::limits::{SPAN_TEXT_CHARS_MAX, TRACE_STATE_BYTES_MAX};
 use crate::mcp::envelope::Id;
@@ -153,13 +149,13 @@ const IS_REMOTE: u32 = 0x200;
 
 /// Makes unique ids.
 #[derive(Debug)]
-struct Ids {
+pub(super) struct Ids {
     high: Random,
     low: Random,
 }
 
 impl Ids {
-    fn new(seed: u128) -> Self {
+    pub(super) fn new(seed: u128) -> Self {
         Self { high: Random::new((seed >> 64) as u64), low: Random::new(seed as u64) }
     }
 
@@ -174,7 +170,7 @@ impl Ids {
 }
 
 /// Encodes a span that ended at this moment.
-fn encode(span: &Span, ended: Stamp, ids: &mut Ids) -> String {
+pub(super) fn encode(span: &Span, ended: Stamp, ids: &mut Ids) -> String {
     let trace = span.parent.as_ref().map_or_else(|| ids.trace(), |parent| parent.trace);
     let flags = match &span.parent {
         Some(parent) => u32::from(parent.flags) | KNOWS_REMOTE | IS_REMOTE,
@@ -251,7 +247,7 @@ fn attributes(span: &Span) -> Vec<Value> {
 }
 
 /// What all spans are of: what stands before them in a request…
-fn beginning(attributes: &[(String, String)], version: &str) -> String {
+pub(super) fn beginning(attributes: &[(String, String)], version: &str) -> String {
     let attributes: Vec<Value> =
         attributes.iter().map(|(key, value)| attribute(key, &cut(value))).collect();
     let resource = json!({"attributes": attributes});
@@ -262,7 +258,7 @@ fn beginning(attributes: &[(String, String)], version: &str) -> String {
 }
 
 /// …and what stands behind them.
-const ENDING: &str = "]}]}]}";
+pub(super) const ENDING: &str = "]}]}]}";
 
 fn attribute(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use super::{ENDING, Ids, Span, beginning, encode};
+use super::spans::{ENDING, Ids, Span, beginning, encode};
 use crate::audit::redact::excerpt;
 use crate::backoff::{ExponentialWait, spread};
 use crate::limits::{
