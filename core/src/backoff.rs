@@ -35,7 +35,12 @@ impl ExponentialWait {
     /// The same with up to `share` of it on top, all of it at most `cap`. `unit` is a random number from 0
     /// up to 1: clients of one server must not come back at the same moment.
     pub fn jittered(&self, rounds: u32, share: f64, unit: f64) -> Duration {
-        spread(self.after(rounds), share, unit).min(self.cap)
+        self.spread(self.after(rounds), share, unit)
+    }
+
+    /// Any wait with up to `share` of it on top, all of it at most `cap`.
+    pub fn spread(&self, wait: Duration, share: f64, unit: f64) -> Duration {
+        spread(wait, share, unit).min(self.cap)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::backoff::{ExponentialWait, spread};
+use crate::backoff::ExponentialWait;
 use crate::limits::CRASH_LOOP_DELAY_MIN;
 use crate::policy::{Backoff, Policy};
 use crate::random::Random;
@@ -113,14 +113,15 @@ impl CrashHistory {
         }
         match policy.backoff {
             Backoff::Exponential { base, factor, cap, jitter_percent } => {
-                let mut delay = ExponentialWait::new(base, factor, cap).after(crash - 1);
+                let wait = ExponentialWait::new(base, factor, cap);
+                let mut delay = wait.after(crash - 1);
                 if self.counts.looping {
                     // A wait of zero grows to zero: a loop needs a floor of its own.
                     let rounds = self.counts.consecutive.saturating_sub(policy.crash_loop_count);
                     let floor = ExponentialWait::new(CRASH_LOOP_DELAY_MIN, factor.max(2.0), cap);
                     delay = delay.max(floor.after(rounds));
                 }
-                spread(delay, f64::from(jitter_percent) / 100.0, self.random.unit()).min(cap)
+                wait.spread(delay, f64::from(jitter_percent) / 100.0, self.random.unit())
             }
             Backoff::Stepped => Duration::from_secs(match crash {
                 0..=3 => 1,
