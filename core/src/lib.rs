@@ -46,7 +46,7 @@ pub mod install;
 pub mod limits;
 pub mod log_line;
 pub mod mcp;
-pub mod memory;
+pub mod memory_limit;
 pub mod policy;
 mod random;
 pub mod report;

@@ -22,7 +22,7 @@ mod gateway;
 mod health;
 mod hooks;
 mod http;
-mod install;
+mod install_files;
 mod keep;
 mod mcp;
 mod notify;
@@ -48,7 +48,7 @@ pub use self::clock::monotonic;
 pub use self::doctor::{Check, CheckVerdict, Examined, examine};
 pub use self::gateway::{Gateway, ReloadGateway, gateway};
 pub use self::hooks::{HookSetup, TryHookError, try_hook};
-pub use self::install::{
+pub use self::install_files::{
     Home, InstallFileError, read_installed, remove_installed, run_steps, write_installed,
 };
 pub use self::keep::{Keep, keep};

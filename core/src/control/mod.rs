@@ -7,7 +7,7 @@
 mod event;
 pub mod metrics;
 mod openapi;
-pub mod route;
+pub mod route_table;
 mod service;
 
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::event::{EventBatch, EventPage, EventRing, Gap, NumberedEvent, Position};
 pub use self::openapi::document;
-pub use self::route::{Words, escape, unescape};
+pub use self::route_table::{Words, escape, unescape};
 pub use self::service::{RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::{LastExit, State};

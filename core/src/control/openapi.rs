@@ -7,7 +7,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use super::route::{Body, Kind, Operation, ROUTES, Route};
+use super::route_table::{Body, Kind, Operation, ROUTES, Route};
 use super::{
     ChangeAnswer, ChangeRequest, ErrorAnswer, EventPage, Gap, InputAnswer, LogPage, ReloadAnswer,
     RestartAnswer, ServiceList, ShutdownAnswer, VersionAnswer,

@@ -7,8 +7,8 @@
 
 mod admission;
 mod body_budget;
-mod front;
-mod sessions;
+mod client_state;
+mod sessions_and_streams;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 pub use self::admission::{Admitted, Gate, Head, ORIGIN_HEADERS, PostBody};
 pub use self::body_budget::{Bodies, BodyId, Room};
-pub use self::front::Front;
-pub use self::sessions::SessionId;
+pub use self::client_state::SessionId;
+pub use self::sessions_and_streams::Front;
 use super::settings::FrontSettings;
 use super::{ClientId, Input};
 use crate::mcp::envelope::Id;

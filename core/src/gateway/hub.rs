@@ -22,9 +22,9 @@
 mod admin_tools;
 mod backends;
 mod client_lists;
-mod directory;
+mod hub_state;
 mod link;
-mod names;
+mod name_index;
 mod outgoing;
 mod route_request;
 mod server_lists;
@@ -39,9 +39,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::json;
 
 use self::backends::Backends;
-use self::directory::Directory;
+use self::hub_state::Directory;
 use self::link::{LinkStage, has_id};
-use self::names::Names;
+use self::name_index::Names;
 use self::outgoing::Outgoing;
 use self::route_request::{HeldRequest, Request};
 use self::server_requests::{ServerRequests, roots_changed};

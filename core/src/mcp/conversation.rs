@@ -12,12 +12,12 @@
 //! ```
 
 mod client;
-mod instances;
-mod server;
+mod instance_table;
+mod server_instances;
 
 use std::time::Duration;
 
-use self::instances::Instances;
+use self::instance_table::Instances;
 use super::admin_tools::{AdminRequest, RestartCalls, ToolResult};
 use super::envelope::Id;
 use super::inflight::{ClientRequests, Flight, Location, RelayedIds};

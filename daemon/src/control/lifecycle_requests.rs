@@ -13,7 +13,7 @@ use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use super::loop_requests::{ChangeRefused, LoopRequest, Reloading, StateBefore};
-use super::route::{Refusing, conflict, reply, status};
+use super::request_handlers::{Refusing, conflict, reply, status};
 use super::server::Host;
 use crate::http::MessageBody;
 

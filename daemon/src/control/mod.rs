@@ -11,7 +11,7 @@ mod event_streams;
 mod lifecycle_requests;
 mod listen;
 mod loop_requests;
-mod route;
+mod request_handlers;
 mod server;
 mod socket_path;
 mod stream_client;

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::client::is_dead;
 use super::listen::Listen;
 use super::loop_requests::{About, LoopRequest};
-use super::route::route;
+use super::request_handlers::route;
 use super::socket_path::{RuntimeFolders, owner_of};
 use crate::http::WriteTimeout;
 use crate::os::{SocketListener, is_own_peer};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::MEMORY_LOOK_INTERVAL;
-use afresh_core::memory::{OverLimit, over_limit};
+use afresh_core::memory_limit::{OverLimit, over_limit};
 use afresh_core::time::Time;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;

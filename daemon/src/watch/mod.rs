@@ -4,7 +4,7 @@
 //! look, and a look runs on a thread that ends with it. Where the kernel cannot tell, all files are
 //! looked at every so often.
 
-mod ignore_rules;
+mod gitignore;
 mod watched_paths;
 
 use std::io;

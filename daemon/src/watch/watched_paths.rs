@@ -23,7 +23,7 @@ use afresh_core::watch::{
 };
 
 use super::WatchNotice;
-use super::ignore_rules::Rules;
+use super::gitignore::Rules;
 use crate::os::{
     FileKind, FolderEvent, Folders, WatchExtent, WatchRefusal, file_kind, open_to_read,
 };

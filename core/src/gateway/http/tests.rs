@@ -762,5 +762,9 @@ fn no_input_makes_it_panic_or_answer_twice() {
 
 #[test]
 fn a_session_is_small() {
-    assert!(size_of::<sessions::FrontClient>() <= 128, "{}", size_of::<sessions::FrontClient>());
+    assert!(
+        size_of::<client_state::FrontClient>() <= 128,
+        "{}",
+        size_of::<client_state::FrontClient>()
+    );
 }

@@ -1,5 +1,5 @@
 //! Owns the servers of the configuration and the links to them: which link a client uses, and whether a call may go
-//! over it now. Driven by [`Directory`](super::directory::Directory). Never knows which client may use what.
+//! over it now. Driven by [`Directory`](super::hub_state::Directory). Never knows which client may use what.
 
 use std::collections::{BTreeMap, BTreeSet};
 

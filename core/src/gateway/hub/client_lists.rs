@@ -1,5 +1,5 @@
 //! Read-only queries for one client: the servers and links that it uses, and the tools, prompts and resources that
-//! it may use. Made by [`Directory::client`](super::directory::Directory::client) for each request. Never changes
+//! it may use. Made by [`Directory::client`](super::hub_state::Directory::client) for each request. Never changes
 //! anything.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::backends::Backends;
 use super::link::Link;
-use super::names::Names;
+use super::name_index::Names;
 use super::route_request::Request;
 use super::sessions::{ClientSession, LEGACY, MODERN};
 use crate::gateway::LinkId;

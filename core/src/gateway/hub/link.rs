@@ -1,5 +1,5 @@
 //! Owns one conversation of the gateway with a server: its handshake, its state, the calls over it, and the lists and
-//! subscriptions of that server. Driven by [`Directory`](super::directory::Directory); [`Links`] keeps all of them, and
+//! subscriptions of that server. Driven by [`Directory`](super::hub_state::Directory); [`Links`] keeps all of them, and
 //! when each has something to do. Never knows what a client may use.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

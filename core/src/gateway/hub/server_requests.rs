@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::directory::Directory;
+use super::hub_state::Directory;
 use super::outgoing::{Outgoing, number_in, own_id};
 use crate::gateway::{ClientId, LinkId};
 use crate::limits::{ASKED_MAX, QUESTION_WAIT};

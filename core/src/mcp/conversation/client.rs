@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::instances::Received;
+use super::instance_table::Received;
 use super::{Conversation, Effect};
 use crate::mcp::admin_tools::{AdminRequest, AdminTool, RestartCall, ToolResult};
 use crate::mcp::envelope::{self, Id, Message, Params, batched, look, param};

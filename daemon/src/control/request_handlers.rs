@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use afresh_core::control::metrics::Metrics;
-use afresh_core::control::route::{NoRoute, Operation, Route, find, paths};
+use afresh_core::control::route_table::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
     ChangeRequest, ErrorAnswer, InputAnswer, LogLine, LogPage, LogStream, Position, ServiceList,
     ServiceStatus, UsageStatus, Words, document,

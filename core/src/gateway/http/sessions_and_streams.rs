@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::admission::{PostBody, Tokens};
-use super::sessions::{
+use super::client_state::{
     Caller, Callers, FrontClient, MessageStream, STANDALONE, SessionId, event, parse_event_id,
 };
 use super::{FrontEffect, FrontInput, FrontRequest, HttpExchange, HttpRefusal, RequestKind};

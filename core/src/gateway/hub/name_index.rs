@@ -1,5 +1,5 @@
 //! Owns the names of tools and prompts: the server that each belongs to, where several have it. Rebuilt by
-//! [`Directory`](super::directory::Directory) when a list changes. Never asks what a client may use.
+//! [`Directory`](super::hub_state::Directory) when a list changes. Never asks what a client may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::backends::Backends;
 use super::client_lists::ClientView;
 use super::link::{HandshakeOutcome, Link, LinkStage};
-use super::names::{MovedName, Names};
+use super::name_index::{MovedName, Names};
 use super::outgoing::{ClientRequest, Outgoing, PendingRequest, Purpose, Response};
 use super::route_request::Request;
 use super::server_lists::{PageOutcome, Reading};

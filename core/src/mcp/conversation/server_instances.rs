@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::instances::{Received, SessionStage};
+use super::instance_table::{Received, SessionStage};
 use super::{Conversation, Effect};
 use crate::id::Generation;
 use crate::mcp::envelope::{Id, Message, batched, look, param};
