@@ -106,22 +106,14 @@ const DIRECTIONS: [(&str, &[&str], &str); 6] = [
         "core decides, and does nothing",
     ),
     ("daemon/src/", &["afresh::", "clap"], "the daemon knows no command line"),
-    (
-        "core/src/config/",
-        &["crate::service", "crate::supervisor"],
-        "configuration knows no machine",
-    ),
-    (
-        "core/src/service/",
-        &["crate::config", "crate::supervisor"],
-        "a service knows nothing above it",
-    ),
+    ("core/src/config/", &["crate::service", "crate::fleet"], "configuration knows no machine"),
+    ("core/src/service/", &["crate::config", "crate::fleet"], "a service knows nothing above it"),
     (
         "core/src/audit/",
-        &["crate::service", "crate::supervisor", "crate::config"],
+        &["crate::service", "crate::fleet", "crate::config"],
         "records know no machine",
     ),
-    ("app/src/", &["use nix", "use tokio"], "the app shows; it does nothing itself"),
+    ("app/src/", &["nix::", "tokio::"], "the app shows; it does nothing itself"),
 ];
 
 #[test]
@@ -566,6 +558,25 @@ fn links_between_documents_lead_somewhere() {
         }
     }
     fail_with("a link leads to a file", &broken);
+}
+
+#[test]
+fn files_that_are_named_exist() {
+    let sources = sources();
+    let mut broken = Vec::new();
+    let documents =
+        files().into_iter().filter(|path| path.ends_with(".md") && path != "CHANGELOG.md");
+    let documents = documents.map(|path| (path.clone(), read(&path)));
+    for (path, text) in documents.chain(sources.iter().cloned()) {
+        for named in text.split('`').filter(|word| word.ends_with(".rs") && word.len() > 3) {
+            let is_path = named.chars().all(|c| c.is_ascii_alphanumeric() || "_/.".contains(c));
+            let ends = |known: &str| known == named || known.ends_with(&format!("/{named}"));
+            if is_path && !sources.iter().any(|(known, _)| ends(known)) {
+                broken.push(format!("{path}: `{named}`"));
+            }
+        }
+    }
+    fail_with("a file that a document or a comment names is there", &broken);
 }
 
 #[test]

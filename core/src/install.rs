@@ -124,6 +124,18 @@ pub fn name_of(folder: &str) -> String {
     if name.is_empty() { "workspace".to_owned() } else { name.to_owned() }
 }
 
+/// A name as a user gives it.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    match name_of(text) == text {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a name has letters, digits, `_`, `.` and `-`, and begins with none of the last \
+                      two"
+            .to_owned())
+        }
+    }
+}
+
 fn refused(what: &'static str, value: &str, why: &'static str) -> InstallError {
     InstallError { what, value: value.to_owned(), why }
 }

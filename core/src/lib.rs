@@ -13,12 +13,12 @@
 //!
 //! 1. Values: [`id`], [`time`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
 //! 2. One service: [`service`] (start, exit, restart, swap), with [`backoff`], [`stop_ladder`], [`health`] and
-//!    [`memory`]; [`fleet`] for several of them.
+//!    [`memory_limit`]; [`fleet`] for several of them.
 //! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients).
 //! 4. Runs: [`agent`] (what differs between agents), [`run`] (a plan carried out by an agent).
 //! 5. What users see: [`audit`] (the trail), [`control`] (the API), [`hook`] (notifications).
 //! 6. What users write: [`config`] (on top of all others: it makes their values), [`adopt`] (client files), with
-//!    [`report`], [`excerpt`] and [`suggest`] for mistakes in them.
+//!    [`report`], [`error_excerpt`] and [`suggest`] for mistakes in them.
 //!
 //! No two modules import each other; `tests/tidy.rs` holds that.
 

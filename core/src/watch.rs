@@ -12,12 +12,14 @@
 //! which names never matter, [`reason`] puts a change into words, and [`SelfChanges`] suspects a server that changes
 //! watched files itself. Driven by the daemon's watcher, which scans. Never reads a file and owns no timer.
 
+mod ignored_names;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::ignored_names::{is_noise, is_rules_file};
 use crate::backoff::ExponentialWait;
 use crate::limits::{
     ECHO_DELAY, ECHO_DELAY_MAX, ECHO_WITHIN, ECHOES_MAX, WATCH_TOUCHED_MAX, WATCH_WAIT_MAX,
@@ -241,33 +243,6 @@ impl Fingerprints {
     }
 }
 
-/// Folders of tools, which change by themselves, or hold what is never edited.
-const FOLDERS: [&str; 4] = [".git", ".afresh", "node_modules", "__pycache__"];
-
-/// Whether nothing of this name is worth a look: a tool's folder, or what an editor leaves beside the
-/// file that it writes.
-pub fn is_noise(name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else { return false };
-    FOLDERS.contains(&name) || is_of_editor(name)
-}
-
-/// Whether a file of this name says what is to be ignored.
-pub fn is_rules_file(name: &OsStr) -> bool {
-    name == ".gitignore" || name == ".ignore"
-}
-
-fn is_of_editor(name: &str) -> bool {
-    // Emacs' locks and backups; Vim's swap files, and its test of whether it may write in a folder.
-    let is_swap =
-        name.starts_with('.') && [".swp", ".swo", ".swx"].iter().any(|end| name.ends_with(end));
-    name.ends_with('~')
-        || name.starts_with(".#")
-        || (name.starts_with('#') && name.ends_with('#') && name.len() > 1)
-        || name.ends_with(".swp")
-        || is_swap
-        || name == "4913"
-}
-
 /// Longer paths are cut at their beginning: the end says more.
 const CHARS_MAX: usize = 80;
 
@@ -321,6 +296,8 @@ impl SelfChanges {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use std::ffi::OsStr;
 
     use super::*;
 

@@ -18,6 +18,7 @@ use afresh_core::service::{
 use afresh_core::stop_ladder::StopStep;
 use afresh_core::time::Time;
 
+/// `AFRESH_TEST_HISTORIES` asks for more.
 const HISTORIES: u64 = 4_000;
 const STEPS: usize = 250;
 
@@ -26,7 +27,9 @@ fn random_histories_keep_every_promise() {
     let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#'));
     let kept = kept.map(|line| line.trim().parse::<u64>().expect("a seed is a number"));
     let mut words = BTreeSet::new();
-    for seed in kept.chain(1..=HISTORIES) {
+    #[expect(clippy::disallowed_methods, reason = "a test is told how long to run")]
+    let asked = std::env::var("AFRESH_TEST_HISTORIES").ok().and_then(|count| count.parse().ok());
+    for seed in kept.chain(1..=asked.unwrap_or(HISTORIES)) {
         let mut world = World::new(seed);
         world.live();
         world.end();

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use afresh_core::agent::AgentKind;
 use afresh_core::config::TrailSettings;
 use afresh_core::limits::{
     FREE_BYTES_MIN, OPEN_FILES_MIN, PROCESSES_MIN, VERSION_BYTES_MAX, VERSION_PROBE_MAX,
@@ -264,15 +265,18 @@ fn runtime_folder(only: Option<&Path>, folder: Option<&Path>) -> Check {
 }
 
 /// The programs that afresh works with.
-const PROGRAMS: [&str; 4] = ["git", "claude", "codex", "opencode"];
+fn programs() -> impl Iterator<Item = &'static str> {
+    let agents = AgentKind::ALL.into_iter().filter(|kind| *kind != AgentKind::Command);
+    ["git"].into_iter().chain(agents.map(AgentKind::name))
+}
 
 async fn program_checks(examined: &Examined, processes: &mut Processes) -> Vec<Check> {
     // The program that a shell would run.
-    let find = |name: &&str| {
+    let find = |name: &'static str| {
         let mut folders = std::env::split_paths(examined.variable("PATH")?);
         folders.find_map(|folder| program_in(&examined.cwd.join(folder), name))
     };
-    let found: Vec<Option<PathBuf>> = PROGRAMS.iter().map(find).collect();
+    let found: Vec<Option<PathBuf>> = programs().map(find).collect();
     let brief = |path: &PathBuf| Brief {
         command: Command {
             argv: vec![path.into(), "--version".into()],
@@ -295,7 +299,7 @@ async fn program_checks(examined: &Examined, processes: &mut Processes) -> Vec<C
             None => Check::ok(name, "not installed"),
         }
     };
-    PROGRAMS.into_iter().zip(&found).map(check).collect()
+    programs().zip(&found).map(check).collect()
 }
 
 fn judge(name: &'static str, path: &Path, outcome: &BriefOutcome) -> Check {

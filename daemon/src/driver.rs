@@ -1,5 +1,6 @@
 //! Owns the one way in which a loop carries out what a machine in core decides: input → effects →
-//! performed, with one queue. Driven by the loops of `mcp`, `gateway` and `run`. Never calls back into
+//! performed, with one queue. Driven by the loops of `mcp` and `gateway`; the supervisor
+//! and a run have queues of their own, since one of their effects gives several inputs. Never calls back into
 //! the machine while an effect is performed.
 
 use std::collections::VecDeque;

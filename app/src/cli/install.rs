@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use afresh_core::install::{InstallStep, Installation, Standing, name_of, standing};
+use afresh_core::install::{InstallStep, Installation, Standing, name_of, parse_name, standing};
 use afresh_core::text::harmless;
 use afresh_daemon::store::clients::own_path;
 use afresh_daemon::{
@@ -200,15 +200,4 @@ fn run_all(steps: &[InstallStep], environment: &Environment) -> bool {
 fn text_of(path: &Path) -> CommandResult<String> {
     let problem = || format!("the path `{}` is not UTF-8", path.display());
     path.to_str().map(str::to_owned).ok_or_else(problem).or_exit(Exit::Unavailable)
-}
-
-fn parse_name(text: &str) -> Result<String, String> {
-    match name_of(text) == text {
-        true => Ok(text.to_owned()),
-        false => {
-            Err("a name has letters, digits, `_`, `.` and `-`, and begins with none of the last \
-                      two"
-            .to_owned())
-        }
-    }
 }

@@ -70,6 +70,17 @@ pub struct Profile {
 }
 
 impl AgentKind {
+    /// The words by which a user chooses: `auto`, and the name of each.
+    pub const CHOICES: [&'static str; Self::ALL.len() + 1] = {
+        let mut words = ["auto"; Self::ALL.len() + 1];
+        let mut index = 0;
+        while index < Self::ALL.len() {
+            words[index + 1] = Self::ALL[index].name();
+            index += 1;
+        }
+        words
+    };
+
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         self.profile().name

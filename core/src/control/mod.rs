@@ -1,7 +1,7 @@
 //! Owns the values of the control API and their JSON. Version 1; fields are only ever added. Served by the daemon, read
 //! by the CLI. Never does IO.
 //!
-//! `route.rs` is the table that routing and the document (`openapi.rs`) are made from, `service.rs` has the status of a
+//! `route_table.rs` is the table that routing and the document (`openapi.rs`) are made from, `service.rs` has the status of a
 //! service, `event.rs` the events, and `metrics.rs` the counters.
 
 mod event;

@@ -2,7 +2,8 @@
 //! see. Driven by the hub for each page of a list. Never knows a second server.
 
 use super::access_patterns::{fits, fits_one};
-use super::backend::{Backend, Prefix};
+use super::backend::Backend;
+use super::exposed_names::exposed;
 use crate::limits::{CATALOG_DEPTH_MAX, CATALOG_NAME_CHARS_MAX};
 use crate::mcp::envelope::splice;
 use crate::mcp::{Kind, json};
@@ -16,28 +17,6 @@ pub struct CatalogEntry {
     pub exposed: String,
     /// All that is said about it, under that name.
     pub json: Vec<u8>,
-}
-
-/// What a server's tool or prompt is called; resources keep their URIs.
-pub fn exposed(backend: &Backend, kind: Kind, own: &str) -> String {
-    match kind {
-        Kind::Tools | Kind::Prompts => format!("{}{own}", prefix(backend)),
-        Kind::Resources | Kind::Templates => own.to_owned(),
-    }
-}
-
-/// What the server calls it; none where the name is not one of its own.
-pub fn own<'a>(backend: &Backend, name: &'a str) -> Option<&'a str> {
-    name.strip_prefix(&prefix(backend)).filter(|own| !own.is_empty())
-}
-
-/// What stands in front of the names of a server's tools and prompts.
-pub fn prefix(backend: &Backend) -> String {
-    match &backend.prefix {
-        Prefix::Name => format!("{}__", backend.name),
-        Prefix::Text(text) => text.clone(),
-        Prefix::None => String::new(),
-    }
 }
 
 /// Whether the backend's rules let a tool through; they say nothing of other things.
@@ -114,25 +93,9 @@ pub fn is_of_template(template: &str, uri: &str) -> bool {
     fits_one(&pattern, uri)
 }
 
-/// Scores how well an entry fits a search; none where no word of it does. Words in the name count
-/// more than those in the description.
-pub fn score(entry: &CatalogEntry, words: &[String]) -> Option<usize> {
-    let name = entry.exposed.to_lowercase();
-    let about = json::get(&entry.json, &["description"]).and_then(json::text).unwrap_or_default();
-    let about = about.to_lowercase();
-    let of = |word: &String| match (name.contains(word), about.contains(word)) {
-        (true, true) => 5,
-        (true, false) => 4,
-        (false, true) => 1,
-        (false, false) => 0,
-    };
-    let score: usize = words.iter().map(of).sum();
-    (words.is_empty() || score > 0).then_some(score)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::backend::{HttpServer, Share, Transport};
+    use super::super::backend::{HttpServer, Prefix, Share, Transport};
     use super::*;
 
     fn backend() -> Backend {

@@ -33,6 +33,7 @@ mod server_requests;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod tool_search;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -8,6 +8,7 @@
 pub mod access_patterns;
 pub mod backend;
 pub mod catalog;
+mod exposed_names;
 pub mod http;
 mod hub;
 pub mod otlp_export;

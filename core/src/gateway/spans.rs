@@ -1,6 +1,6 @@
 //! Owns the spans of calls for OpenTelemetry: a request of a client, from the moment that it goes to a server until it
 //! is answered, the client's trace that it is a part of, and its encoding as OTLP in JSON, with the names of
-//! OpenTelemetry's conventions for MCP. Driven by the hub, which makes spans (`hub/directory.rs`), and by
+//! OpenTelemetry's conventions for MCP. Driven by the hub, which makes spans (`hub/hub_state.rs`), and by
 //! `otlp_export.rs`, which decides when they are sent, and to whom. Never holds arguments or results.
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Serves the requests for starts, stops, restarts and reloads: hands them to the loop, and waits for the
-//! outcome where the client wants it. Driven by `route.rs`. The order of restarts is planned in core.
+//! outcome where the client wants it. Driven by `request_handlers.rs`. The order of restarts is planned in core.
 
 use std::collections::BTreeMap;
 

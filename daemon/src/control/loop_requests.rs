@@ -1,5 +1,5 @@
 //! Owns the requests that connections of the control API hand to the loop, the changes that it begins for them, and
-//! its answers. Built in `route.rs`, answered by the loop of a face. Never waits for a client.
+//! its answers. Built in `request_handlers.rs`, answered by the loop of a face. Never waits for a client.
 
 use std::fs;
 use std::time::Duration;

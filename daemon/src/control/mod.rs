@@ -3,7 +3,7 @@
 //! the loop waits for none of it.
 //!
 //! `socket_path.rs` has the sockets' paths and `listen.rs` the port and its token; `server.rs` takes connections, and
-//! `route.rs` and `lifecycle_requests.rs` turn requests into ones for the loop (`loop_requests.rs`, with its answers);
+//! `request_handlers.rs` and `lifecycle_requests.rs` turn requests into ones for the loop (`loop_requests.rs`, with its answers);
 //! `event_streams.rs` streams to clients. `client.rs` and `stream_client.rs` are the other end, for the commands.
 
 mod client;

@@ -115,16 +115,6 @@ impl Git {
         GitReply { answer, stash, notes: self.notes }
     }
 
-    /// Makes a branch and goes there; one that is there already is gone to.
-    pub(super) async fn switch(&self, branch: &str) -> Result<(), String> {
-        let there =
-            self.run(&["rev-parse", "--verify", "-q", &format!("refs/heads/{branch}")]).await;
-        match there {
-            Ok(_) => self.run(&["switch", branch]).await.map(drop),
-            Err(_) => self.run(&["switch", "-c", branch]).await.map(drop),
-        }
-    }
-
     /// Commits where the run stands, and nowhere else.
     async fn commit_at(
         &mut self,

@@ -1,5 +1,6 @@
 //! The settings of `afresh run` as flags. Their values are read with those of the other layers.
 
+use afresh_core::agent::AgentKind;
 use afresh_core::config::{Config, Flag};
 use afresh_daemon::store::workspace::Workspace;
 use clap::Args;
@@ -16,7 +17,7 @@ use crate::error::CommandError;
 pub(super) struct RunFlags {
     /// The agent: claude, codex, opencode, command, or auto for the first of them that is installed
     /// [default: auto]
-    #[arg(long, value_name = "AGENT", hide_possible_values = true, value_parser = ["auto", "claude", "codex", "opencode", "command"])]
+    #[arg(long, value_name = "AGENT", hide_possible_values = true, value_parser = AgentKind::CHOICES)]
     agent: Option<String>,
     /// The program of the agent, and arguments that come before ours; for `--agent command` the whole
     /// command, where `{prompt}` stands for the prompt

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agent::Permission;
+use crate::agent::{AgentKind, Permission};
 use crate::config::key::*;
 use crate::config::kind::Kind;
 use crate::limits::{PLAN_DOLLARS_MAX, PLAN_TOKENS_MAX};
@@ -17,9 +17,7 @@ keys! {
     RUN of "run";
 
     /// The agent; `auto` is the first of claude, codex and opencode that is installed.
-    AGENT: Setting<String> =
-        key("agent", Kind::Word(&["auto", "claude", "codex", "opencode", "command"]))
-        .default("auto");
+    AGENT: Setting<String> = key("agent", Kind::Word(&AgentKind::CHOICES)).default("auto");
     /// The program of the agent, and arguments that come before ours; for the agent `command` the whole command,
     /// where `{prompt}` stands for the prompt. Empty is the agent's own name.
     AGENT_COMMAND: Setting<Option<String>> = key("agent_command", Kind::Line)

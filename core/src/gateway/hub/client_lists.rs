@@ -16,6 +16,7 @@ use super::sessions::{ClientSession, LEGACY, MODERN};
 use crate::gateway::LinkId;
 use crate::gateway::backend::Expose;
 use crate::gateway::catalog::{self, CatalogEntry};
+use crate::gateway::exposed_names;
 use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::{Kind, json as raw, responses};
@@ -46,7 +47,7 @@ impl<'a> ClientView<'a> {
     /// Whether it may use a server, in the configuration or not.
     pub(super) fn may_use_server(self, slot: usize) -> bool {
         let backend = &self.backends.slots[slot].backend;
-        self.session.access.has_server(&backend.name, &catalog::prefix(backend))
+        self.session.access.has_server(&backend.name, &exposed_names::prefix(backend))
     }
 
     /// The servers whose entries of a kind it may use.
@@ -131,7 +132,7 @@ impl<'a> ClientView<'a> {
         // Or the server's list was not read yet.
         let unlisted = |slot: usize| {
             let backend = &self.backends.slots[slot].backend;
-            let own = catalog::own(backend, name)?;
+            let own = exposed_names::own(backend, name)?;
             let is_read =
                 self.link(slot).is_some_and(|link| link.lists.complete.contains_key(&kind));
             let is_allowed = catalog::is_allowed(backend, kind, own);

@@ -1,5 +1,5 @@
 //! Checks the repository before the first session and before each commit: it can be written, and is where the run works:
-//! on its branch, with its commits, without an unfinished merge or rebase.
+//! on its branch (which it is switched to), with its commits, without an unfinished merge or rebase.
 //!
 //! An agent has git too. What it does there is its affair, as long as our commits do not end up elsewhere and nothing
 //! that was done is lost. Nothing here changes anything.
@@ -27,6 +27,16 @@ const UNFINISHED: [(&str, &str, &str); 6] = [
 const BISECT: &str = "git bisect";
 
 impl Git {
+    /// Makes a branch and goes there; one that is there already is gone to.
+    pub(in crate::run) async fn switch(&self, branch: &str) -> Result<(), String> {
+        let there =
+            self.run(&["rev-parse", "--verify", "-q", &format!("refs/heads/{branch}")]).await;
+        match there {
+            Ok(_) => self.run(&["switch", branch]).await.map(drop),
+            Err(_) => self.run(&["switch", "-c", branch]).await.map(drop),
+        }
+    }
+
     /// What stands in the way of the first session, or where the run begins.
     pub(super) async fn base(&mut self, position: &GitPosition) -> Result<GitAnswer, String> {
         match self.run(&["rev-parse", "--is-inside-work-tree"]).await {
