@@ -12,7 +12,7 @@
 //! # Reading order
 //!
 //! 1. Values: [`id`], [`time`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
-//! 2. One service: [`service`] (start, exit, restart, swap), with [`backoff`], [`stop_ladder`], [`health`] and
+//! 2. One service: [`service`] (start, exit, restart, swap), with [`exponential_wait`], [`stop_ladder`], [`health`] and
 //!    [`memory_limit`]; [`fleet`] for several of them.
 //! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients).
 //! 4. Runs: [`agent`] (what differs between agents), [`run`] (a plan carried out by an agent).
@@ -26,7 +26,6 @@ mod address;
 pub mod adopt;
 pub mod agent;
 pub mod audit;
-pub mod backoff;
 mod base64;
 pub mod client_file_paths;
 pub mod client_import;
@@ -36,6 +35,7 @@ pub mod definition;
 mod dependency_cycles;
 pub mod env_file;
 pub mod error_excerpt;
+pub mod exponential_wait;
 pub mod fleet;
 pub mod gateway;
 pub mod health;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::ignored_names::{is_noise, is_rules_file};
-use crate::backoff::ExponentialWait;
+use crate::exponential_wait::ExponentialWait;
 use crate::limits::{
     ECHO_DELAY, ECHO_DELAY_MAX, ECHO_WITHIN, ECHOES_MAX, WATCH_TOUCHED_MAX, WATCH_WAIT_MAX,
 };

@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 use super::key::Field;
 use super::keys::{SECTIONS, Section, TableKind, settings};
 use super::kind::{Value, value_hint};
-use super::resolve::SourcedValue;
+use super::setting_values::SourcedValue;
 use super::tables::Table;
 use super::{ConfigSource, Errors, FileKind};
 use crate::audit::redact::redact_text;

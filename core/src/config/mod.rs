@@ -17,8 +17,8 @@ mod file;
 mod key;
 mod keys;
 mod kind;
-mod resolve;
 mod schema;
+mod setting_values;
 mod shell_split;
 mod tables;
 
@@ -26,15 +26,15 @@ use std::path::{Component, Path};
 use std::time::Duration;
 
 pub use self::kind::{Value, parse_size};
-pub use self::resolve::{DaemonSettings, RunSettings, TrailSettings};
 pub use self::schema::{reference, schema};
+pub use self::setting_values::{DaemonSettings, RunSettings, TrailSettings};
 pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
 pub use crate::report::{ConfigError, ErrorKind, Origin};
 
 use self::key::Field;
 use self::keys::defaults::WATCH_DEBOUNCE;
 use self::kind::value_hint;
-use self::resolve::{SourcedValue, Values};
+use self::setting_values::{SourcedValue, Values};
 use self::tables::Table;
 use crate::definition::{HealthSettings, ServiceDefinition};
 use crate::error_excerpt::Excerpt;

@@ -24,6 +24,7 @@ mod backends;
 mod client_lists;
 mod hub_state;
 mod link;
+mod link_calls;
 mod name_index;
 mod outgoing;
 mod route_request;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::spans::{ENDING, Ids, Span, beginning, encode};
 use crate::audit::redact::excerpt;
-use crate::backoff::{ExponentialWait, spread};
+use crate::exponential_wait::{ExponentialWait, spread};
 use crate::limits::{
     SPAN_BATCH_MAX, SPAN_BATCH_WAIT, SPANS_LOST_QUIET, SPANS_RETRY_DELAY, SPANS_RETRY_DELAY_MAX,
     SPANS_TRIES_MAX, SPANS_WAITING_MAX,

@@ -1,7 +1,8 @@
 //! Owns health checks: the definition of a check with its login, its status and events, and the meaning of answers.
 //!
-//! `machine.rs` decides when to ask and what follows; `mcp.rs` asks MCP servers. Never asks anything itself.
+//! `machine.rs` decides when to ask and what follows; `http.rs` and `mcp.rs` judge answers. Never asks anything itself.
 
+mod http;
 mod machine;
 pub mod mcp;
 #[cfg(test)]
@@ -13,12 +14,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::http::judge_http;
 pub use self::machine::{Effect, Health, Input, Verdict};
 use crate::audit::{EventType, Level};
-use crate::backoff::ExponentialWait;
 use crate::base64;
-use crate::limits::{HEALTH_PATIENCE_MIN, HEALTH_SHOWN_CHARS_MAX};
-use crate::text::cut;
+use crate::exponential_wait::ExponentialWait;
+use crate::limits::HEALTH_PATIENCE_MIN;
 use crate::time::show_duration;
 
 /// How a service is checked.
@@ -258,50 +259,4 @@ impl Event {
 
 fn millis(duration: Duration) -> Value {
     json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Judges the answer to a health check. `wanted_status` of none takes any from 200 to 299; `wanted` is
-/// a field of the JSON in `body`, as a path with dots, and the value that it must have.
-pub fn judge_http(
-    wanted_status: Option<u16>,
-    wanted: Option<&(String, Value)>,
-    status: u16,
-    body: &[u8],
-) -> Result<(), Verdict> {
-    let is_wanted = match wanted_status {
-        Some(wanted) => status == wanted,
-        None => (200..300).contains(&status),
-    };
-    if !is_wanted {
-        let why = format!("it answered with status {status}");
-        return Err(match status {
-            // Too many requests, service unavailable.
-            429 | 503 => Verdict::Busy(why),
-            _ => Verdict::Ill(why),
-        });
-    }
-    let Some((path, wanted)) = wanted else { return Ok(()) };
-    let ill = |why: String| Err(Verdict::Ill(why));
-    // A page in HTML is the usual one: many servers have one for every path that they do not know.
-    let Ok(answer) = serde_json::from_slice::<Value>(body) else {
-        return ill(format!("it answered with status {status}, but not with JSON"));
-    };
-    match field(&answer, path) {
-        Some(found) if found == wanted => Ok(()),
-        Some(found) => ill(format!("`{path}` is {}, not {}", shown(found), shown(wanted))),
-        None => ill(format!("the JSON of its answer has no `{path}`")),
-    }
-}
-
-/// The field at the end of a path: names in objects, numbers in lists.
-fn field<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, name| match value {
-        Value::Object(fields) => fields.get(name),
-        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
-        _ => None,
-    })
-}
-
-fn shown(value: &Value) -> String {
-    cut(&value.to_string(), HEALTH_SHOWN_CHARS_MAX)
 }

@@ -635,6 +635,6 @@ mod logins_and_answers {
         let Err(Verdict::Ill(why)) = judge_http(None, Some(&wanted), 200, body.as_bytes()) else {
             panic!("it is not 1");
         };
-        assert!(why.chars().count() < HEALTH_SHOWN_CHARS_MAX + 50, "{why}");
+        assert!(why.chars().count() < crate::limits::HEALTH_SHOWN_CHARS_MAX + 50, "{why}");
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget};
 use crate::audit::redact::excerpt;
 use crate::audit::{EventType, Level, Record};
-use crate::backoff::{ExponentialWait, spread};
+use crate::exponential_wait::{ExponentialWait, spread};
 use crate::limits::{
     HOOK_AGE_MAX, HOOK_COMMAND_TRIES_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX,
     HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX, HOOK_TRIES_MAX,

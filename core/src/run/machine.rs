@@ -5,6 +5,7 @@
 //! and gates to its end, `session_flow.rs` opens and ends sessions and grants requests of users. Each part owns its
 //! own state and knows no other one. The picture is in `mod.rs`.
 
+mod budget;
 mod gates;
 mod phase_flow;
 mod progress;
@@ -14,10 +15,10 @@ mod session_flow;
 mod step;
 #[cfg(test)]
 mod tests;
-mod usage;
 
 use std::time::Duration;
 
+use self::budget::RunUsage;
 use self::gates::Gates;
 pub(super) use self::progress::keeps_handoff;
 use self::progress::{PhaseProgress, PlanProgress};
@@ -25,7 +26,6 @@ use self::repository::Repository;
 use self::session::Session;
 use self::session_flow::PendingEnd;
 use self::step::{EndReason, HeldWork, Step};
-use self::usage::RunUsage;
 use super::plan::Plan;
 use super::{
     Attempt, Cause, Effect, Finish, Input, Kind, Now, PhaseEnd, Record, ResumeState, RunEvent,

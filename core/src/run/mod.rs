@@ -10,15 +10,15 @@
 //!               └── Resting, Limited ◀── Looking ◀── Committing
 //! ```
 //!
-//! `meter.rs` says how full a context is, `checkpoint.rs` what the next session is told, `prompts.rs` has
+//! `context_meter.rs` says how full a context is, `checkpoint.rs` what the next session is told, `prompts.rs` has
 //! our words to the agent, `final_message.rs` reads those with which it stops, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
 //! a file or a clock.
 
 mod checkpoint;
+mod context_meter;
 mod file_patterns;
 mod final_message;
 mod machine;
-mod meter;
 pub mod plan;
 mod prompts;
 mod record;
@@ -30,9 +30,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::Checkpoint;
+pub use self::context_meter::{Level, Meter};
 pub use self::file_patterns::{Exclude, expand_braces, named};
 pub use self::machine::{GateState, Machine, View, Wait};
-pub use self::meter::{Level, Meter};
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{ResumePhase, ResumeState};
 pub use self::settings::{Budget, Dirty, Settings};

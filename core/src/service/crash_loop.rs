@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::backoff::ExponentialWait;
+use crate::exponential_wait::ExponentialWait;
 use crate::limits::CRASH_LOOP_DELAY_MIN;
 use crate::policy::{Backoff, Policy};
 use crate::random::Random;

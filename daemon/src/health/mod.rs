@@ -2,7 +2,7 @@
 //! in a task of its own, bounded in time and bytes. Driven by the supervisor's loop, which waits on
 //! [`Checks`]. Never decides, and starts no process: commands that check are run by the loop.
 
-mod probes;
+mod send_probes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use afresh_core::time::{Stamp, Time, show_duration};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
-pub(crate) use self::probes::port_holder;
-use self::probes::{connect, host_and_port, probe_http, probe_mcp, run_command};
+pub(crate) use self::send_probes::port_holder;
+use self::send_probes::{connect, host_and_port, probe_http, probe_mcp, run_command};
 use crate::clock::sleep_until;
 use crate::process::{Command, usage_of_tree};
 use crate::run_briefly::BriefRunner;

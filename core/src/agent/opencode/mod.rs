@@ -29,7 +29,7 @@ use super::{
     AgentEvent, AgentSession, ContextUse, Effect, Input, Instruction, Profile, RequestId, Setup,
     Start, TurnEnd, TurnFailure,
 };
-use crate::backoff::ExponentialWait;
+use crate::exponential_wait::ExponentialWait;
 use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_HEALTH_WAIT, AGENT_LISTEN_DELAY_MAX, AGENT_READY_POLL,
     AGENT_READY_WAIT, AGENT_REQUESTS_MAX, AGENT_REREAD_MESSAGES_MAX, AGENT_SETTLE_WAIT,

@@ -6,6 +6,7 @@
 
 mod display;
 mod gateway;
+mod merge_files;
 mod read;
 mod services;
 mod tokens;
@@ -14,12 +15,13 @@ use std::collections::BTreeMap;
 
 pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::ExternalValues;
+pub(super) use self::merge_files::overlay;
 
 use super::key::{Field, Key, Lookup, Pairs};
 use super::keys::TableKind;
 use super::keys::{opencode, service};
 use super::kind::Value;
-use super::resolve::Values;
+use super::setting_values::Values;
 use super::{Errors, FileKind};
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
@@ -85,27 +87,6 @@ impl Table {
         self.place.error(ErrorKind::Missing, message, hint.to_owned())
     }
 
-    /// Takes over what a stronger file says.
-    fn overlay(&mut self, stronger: Self) {
-        for entry in &stronger.entries {
-            let groups = self.kind.declared().rivals.iter();
-            for group in groups.filter(|group| group.contains(&entry.path.as_str())) {
-                let rival = |path: &str| path != entry.path && group.contains(&path);
-                let kind = self.kind;
-                let goes = |path: &str| rival(path) || kind.belongs_to(path).is_some_and(rival);
-                self.entries.retain(|entry| !goes(&entry.path));
-            }
-        }
-        let places: BTreeMap<String, usize> =
-            self.entries.iter().enumerate().map(|(at, entry)| (entry.path.clone(), at)).collect();
-        for entry in stronger.entries {
-            match places.get(&entry.path) {
-                Some(at) => self.entries[*at] = entry,
-                None => self.entries.push(entry),
-            }
-        }
-    }
-
     /// Entries that say more about a key that is not there.
     fn check_companions(&self, errors: &mut Errors) {
         let companions = self.kind.declared().companions.iter();
@@ -122,17 +103,6 @@ impl Table {
 /// Whether a path is this key, or below it.
 pub(super) fn is_under(path: &str, key: &str) -> bool {
     path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// Puts the tables of a stronger file over those that are there.
-pub(super) fn overlay(tables: &mut Vec<Table>, stronger: Vec<Table>) {
-    for table in stronger {
-        let same = |other: &&mut Table| other.kind == table.kind && other.name == table.name;
-        match tables.iter_mut().find(same) {
-            Some(weaker) => weaker.overlay(table),
-            None => tables.push(table),
-        }
-    }
 }
 
 /// Makes services and hooks, or says all that is wrong.

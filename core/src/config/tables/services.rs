@@ -14,7 +14,7 @@ use crate::address::{self, url_host};
 use crate::config::key::Field;
 use crate::config::keys::{TableKind, hook, opencode, service};
 use crate::config::kind::Value;
-use crate::config::resolve::{SourcedValue, Values};
+use crate::config::setting_values::{SourcedValue, Values};
 use crate::config::{Errors, FileKind};
 use crate::definition::{LogLimits, Port, ServiceDefinition};
 use crate::dependency_cycles::{rings, told};

@@ -1,6 +1,6 @@
 //! Owns the state of one client: a session of the older era, or a single request of the modern one; its streams of
 //! messages, which outlive their connections and are resumed by the number of the last event; and its rate limit, a
-//! token bucket that refills with time. Driven by `front.rs`. Never sends a message and never rejects a request itself.
+//! token bucket that refills with time. Driven by `sessions_and_streams.rs`. Never sends a message and never rejects a request itself.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};

@@ -10,7 +10,7 @@ use super::in_flight::{ExchangePurpose, Queued, RequestPlace};
 use super::traffic::{OwnRequest, Traffic};
 use super::{ExchangeId, Remote, RemoteEffect};
 
-use crate::backoff::ExponentialWait;
+use crate::exponential_wait::ExponentialWait;
 use crate::limits::{
     GUESS_WAIT, HANDSHAKE_MAX, NOTICE_WAIT, QUEUE_WAIT, RECONNECT_DELAY, RECONNECT_DELAY_MAX,
     RECONNECT_JITTER, STREAM_STABLE,

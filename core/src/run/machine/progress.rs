@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Outbox;
-use crate::backoff::ExponentialWait;
+use crate::exponential_wait::ExponentialWait;
 use crate::limits::{
     AGENT_LIMITED_MAX, LIMIT_SLACK, LIMIT_WAIT_MAX, LIMIT_WAITS_MAX, PROGRESS_TEXT_CHARS_MAX,
     PROGRESS_TEXTS_MAX,

@@ -18,8 +18,8 @@ use crate::limits::{
     RETRY_PATIENCE,
 };
 use crate::run::checkpoint::cut;
+use crate::run::context_meter::{Level, Meter};
 use crate::run::final_message::FinalMessage;
-use crate::run::meter::{Level, Meter};
 use crate::run::{Attempt, Cause, Effect, Now, Record, RunEvent, Settings, prompts};
 use crate::time::{Stamp, Time, show_duration};
 

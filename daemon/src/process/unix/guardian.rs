@@ -27,10 +27,10 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
+use super::descendants::{self, Change, wait};
 use super::messages::{FrameSocket, GuardianInvitation, GuardianOrder, GuardianReport, Launch};
 use super::os::{self, ChildWatch};
 use super::output_spool::OutputSpool;
-use super::tree::{self, Change, wait};
 use crate::process::{Remains, RetainedInstance};
 
 /// The name of a guardian in `ps`. Names have fifteen bytes there.
@@ -305,8 +305,8 @@ impl Guardian {
                 killpg(tree.leader, Signal::SIGCONT).ok();
             }
             Some(_) => {
-                tree::signal_all(signal, &[]);
-                tree::signal_all(Signal::SIGCONT, &[]);
+                descendants::signal_all(signal, &[]);
+                descendants::signal_all(Signal::SIGCONT, &[]);
             }
         }
     }
@@ -331,14 +331,14 @@ impl Guardian {
             if end.is_none() {
                 kill(*leader, Signal::SIGKILL).ok();
             }
-            tree::signal_all(Signal::SIGKILL, &[]);
+            descendants::signal_all(Signal::SIGKILL, &[]);
         }
     }
 
     fn reap(&mut self) {
         let tree = &mut self.tree;
         let mut leader_ended = false;
-        let others_left = tree::reap(|pid, change| {
+        let others_left = descendants::reap(|pid, change| {
             // A service that a user stopped stays so.
             if let Change::Ended(exit) = change
                 && let Some(tree) = tree.as_mut().filter(|tree| tree.leader == pid)
@@ -359,7 +359,7 @@ impl Guardian {
         if others_left && !given_up {
             return;
         }
-        let survivors = if others_left { tree::survivors(&[]) } else { Vec::new() };
+        let survivors = if others_left { descendants::survivors(&[]) } else { Vec::new() };
         let remains = Remains { leftovers, survivors };
         let gone_tree = self.tree.take();
         if let Some(Retention { instance, started, .. }) = &mut self.retention {
@@ -377,7 +377,7 @@ impl Guardian {
         match tree.termination {
             Termination::Terminated(signal) => self.terminate(signal),
             Termination::Not => {
-                let others = tree::signal_all(Signal::SIGKILL, &[]);
+                let others = descendants::signal_all(Signal::SIGKILL, &[]);
                 tree.leftovers = u32::try_from(others).unwrap_or(u32::MAX);
                 tree.termination = Termination::Killed { since: Instant::now() };
             }

@@ -3,6 +3,7 @@
 //! their own. Driven by the loops, which get a [`Report`] from each call of [`Processes::next`]. Never decides about
 //! restarts, and never waits for the warden.
 
+mod descendants;
 mod guardian;
 mod guardian_table;
 mod handover;
@@ -15,7 +16,6 @@ mod os;
 mod os;
 mod output_spool;
 mod socket_task;
-mod tree;
 mod usage;
 mod warden;
 
@@ -38,18 +38,18 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
+use self::descendants::Sweep;
 use self::guardian_table::{GuardianHandle, GuardianKey, Guardians};
 use self::handover::{AdoptError, Handover, HandoverFolder, HandoverFolderError, adopt};
 use self::messages::{FrameSocket, GuardianOrder, Launch, WardenOrder, WardenReport};
 use self::socket_task::{Peer, PeerMessage, SocketTasks};
-use self::tree::Sweep;
 use super::spawn_error::explain;
 use super::{Command, Entered, OutputEnd, Report, WARDEN_COMMAND};
 
+pub(crate) use self::descendants::{is_alive, kill_one, terminate_one};
 pub(crate) use self::handover::{AdoptedInstance, abandoned_warden};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 pub(crate) use self::output_spool::SpoolReader;
-pub(crate) use self::tree::{is_alive, kill_one, terminate_one};
 pub(crate) use self::usage::{own_usage, usage_of_tree, usage_of_trees};
 pub(crate) use self::warden::run as run_warden;
 pub(crate) use crate::os::dispositions::ignore_in_supervisor;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use nix::unistd::{Pid, getpid};
 
+use super::descendants::below;
 use super::os;
-use super::tree::below;
 use crate::process::TreeUsage;
 
 /// The usage of each of these processes with its descendants. All of them together cost one walk through the

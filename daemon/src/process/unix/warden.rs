@@ -24,12 +24,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, dup2_stdin, setsid};
 use tokio::time::Instant;
 
+use super::descendants::{self, Change, wait};
 use super::guardian::{WardenSocket, guard};
 use super::messages::{
     FrameSocket, Greeting, GuardianInvitation, PROTOCOL, VisitorRequest, WardenOrder, WardenReport,
 };
 use super::os::{self, Cgroup, ChildWatch};
-use super::tree::{self, Change, wait};
 use crate::os::dispositions;
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
@@ -228,7 +228,7 @@ impl Warden {
     /// Returns whether children are left.
     fn reap(&mut self) -> bool {
         let guardians = &mut self.guardians;
-        let are_left = tree::reap(|pid, change| {
+        let are_left = descendants::reap(|pid, change| {
             let Some(child) = guardians.values_mut().find(|child| child.pid == pid) else {
                 return;
             };
@@ -249,12 +249,12 @@ impl Warden {
         let Some(since) = self.strays_since else { return };
         let living: Vec<Pid> =
             self.guardians.values().filter(|g| !g.gone).map(|child| child.pid).collect();
-        let strays = if are_left { tree::signal_all(Signal::SIGKILL, &living) } else { 0 };
+        let strays = if are_left { descendants::signal_all(Signal::SIGKILL, &living) } else { 0 };
         let given_up = since.elapsed() > SWEEP_MAX;
         if strays > 0 && !given_up {
             return;
         }
-        let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
+        let survivors = if strays > 0 { descendants::survivors(&living) } else { Vec::new() };
         self.strays_since = None;
         let gone: Vec<_> = self.guardians.extract_if(.., |_, child| child.gone).collect();
         for (guardian, child) in gone {
