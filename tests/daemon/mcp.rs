@@ -58,8 +58,13 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, message: &Value) {
+        self.send_text(&format!("{message}\n"));
+    }
+
+    /// Sends it in one write.
+    pub(crate) fn send_text(&mut self, text: &str) {
         let stdin = self.stdin.as_mut().expect("it is open");
-        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).expect("afresh reads");
+        stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).expect("afresh reads");
     }
 
     pub(crate) fn hear(&mut self) -> Value {

@@ -478,8 +478,11 @@ fn after_a_clean_exit_afresh_exits_too_and_owes_nothing() {
     let env = TestEnv::new();
     let mut client = Client::connect(&env, &QUICK, "");
     client.pid();
-    client.send_call(60, "exit", &json!({"code": 0}));
-    client.send(&json!({"jsonrpc": "2.0", "id": 61, "method": "tools/list"}));
+    // In one write: a request that is sent after the end is answered by none.
+    let params = json!({"name": "exit", "arguments": {"code": 0}});
+    let exit = json!({"jsonrpc": "2.0", "id": 60, "method": "tools/call", "params": params});
+    let list = json!({"jsonrpc": "2.0", "id": 61, "method": "tools/list"});
+    client.send_text(&format!("{exit}\n{list}\n"));
     let answers = [client.hear(), client.hear()];
     assert_eq!(answers[0]["id"], 60);
     assert_eq!(answers[0]["result"]["isError"], true, "{answers:?}");

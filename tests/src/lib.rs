@@ -306,6 +306,14 @@ impl Running {
             status = self.try_wait();
             status.is_some()
         });
+        // The collectors hold the other ones up to the ends of the pipes, which a process that outlives the
+        // command keeps open.
+        let is_collected =
+            || [&self.stdout, &self.stderr].iter().all(|text| Arc::strong_count(text) == 1);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while !is_collected() && Instant::now() < deadline {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
         status.expect("just seen")
     }
 }
