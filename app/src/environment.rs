@@ -5,30 +5,66 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, Config, ConfigSource, FileKind, Flag};
+use afresh_core::config::{self, Config, ConfigError, ConfigSource, FileKind, Flag, ProjectFile};
 use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
+use afresh_core::text::harmless;
+use afresh_core::trust::{TrustRequest, untrusted_note};
 use afresh_daemon::control::RuntimeFolders;
+use afresh_daemon::store::user_state::{UserState, UserStateError, user_state_folder};
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{HOME_VARIABLE, HookSetup, is_variable, without_notify};
+use afresh_daemon::{HOME_VARIABLE, HookSetup, WritePath, is_variable, leads_out, without_notify};
 
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output;
+use crate::trust::Trust;
 
 /// Folders and variables.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) cwd: PathBuf,
     pub(crate) variables: Vec<(OsString, OsString)>,
+    /// All that the project's files ask for counts: `--trust`.
+    pub(crate) trusts_project: bool,
 }
 
 impl Environment {
     pub(crate) fn read() -> CommandResult<Self> {
         match std::env::current_dir() {
-            Ok(cwd) => Ok(Self { cwd, variables: std::env::vars_os().collect() }),
+            Ok(cwd) => {
+                let variables = std::env::vars_os().collect();
+                Ok(Self { cwd, variables, trusts_project: false })
+            }
             Err(error) => Err(CommandError::new(Exit::Unavailable, error)
                 .hint("the current folder is gone: change to one that exists")),
         }
+    }
+
+    /// The same, for a command with or without `--trust`.
+    pub(crate) fn with_trust(&self, trusts_project: bool) -> Self {
+        Self { trusts_project, ..self.clone() }
+    }
+
+    /// The user's private folder.
+    pub(crate) fn user_state(&self) -> Result<UserState, UserStateError> {
+        let state = self.folder("XDG_STATE_HOME");
+        UserState::find(self.folder(HOME_VARIABLE).as_deref(), state.as_deref())
+    }
+
+    /// What the user has accepted of a workspace's files.
+    pub(crate) fn trust(&self, workspace: &Workspace) -> Trust {
+        let read = self.user_state().and_then(|state| state.read());
+        let root = workspace.root().unwrap_or(&self.cwd);
+        Trust::new(read, root, &self.cwd, self.trusts_project)
+    }
+
+    /// The user's name, as far as the variables say.
+    pub(crate) fn user_name(&self) -> String {
+        let name = ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| self.variable(name));
+        name.map_or_else(
+            || "an unnamed user".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        )
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
@@ -68,7 +104,11 @@ impl Environment {
     pub(crate) fn runtime_folders(&self) -> RuntimeFolders {
         match self.folder("AFRESH_RUNTIME_DIR") {
             Some(folder) => RuntimeFolders::only(folder),
-            None => RuntimeFolders::new(self.folder("XDG_RUNTIME_DIR").as_deref()),
+            None => {
+                let (home, state) = (self.folder(HOME_VARIABLE), self.folder("XDG_STATE_HOME"));
+                let state = user_state_folder(home.as_deref(), state.as_deref());
+                RuntimeFolders::new(self.folder("XDG_RUNTIME_DIR").as_deref(), state)
+            }
         }
     }
 
@@ -92,7 +132,7 @@ impl Environment {
     pub(crate) fn config_texts(&self, workspace: &Workspace) -> CommandResult<Vec<ConfigText>> {
         let mut texts = Vec::new();
         for (kind, path) in self.config_files(workspace) {
-            let read = match read_config(&path) {
+            let read = match read_config_of(kind, &path, workspace) {
                 // Another user's home, as after `sudo -u`: not a reason to do nothing.
                 Err(error) if kind == FileKind::User && error.exit == Exit::Unavailable => {
                     let text = format!("{error}\nhint: going on without it");
@@ -114,9 +154,26 @@ impl Environment {
         workspace: &Workspace,
         flags: &[Flag<'_>],
     ) -> CommandResult<Config> {
+        self.config_for(workspace, flags, &[])
+    }
+
+    /// The same for a command that uses those requests of the project that begin with one of these: which of them are
+    /// not trusted is said too.
+    pub(crate) fn config_for(
+        &self,
+        workspace: &Workspace,
+        flags: &[Flag<'_>],
+        beginnings: &[&str],
+    ) -> CommandResult<Config> {
         self.warn_of_passed_over(workspace);
-        let config = self.quiet_config(workspace, flags)?;
+        let trust = self.trust(workspace);
+        let config = self.trusted_config(workspace, flags, &trust)?;
         config.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
+        let untrusted = config.untrusted_names(beginnings);
+        trust.say(beginnings, &untrusted);
+        if let Some(note) = untrusted_note(&untrusted) {
+            output::warn(&format!("note: {note}"));
+        }
         Ok(config)
     }
 
@@ -138,9 +195,21 @@ impl Environment {
         workspace: &Workspace,
         flags: &[Flag<'_>],
     ) -> CommandResult<Config> {
+        self.trusted_config(workspace, flags, &self.trust(workspace))
+    }
+
+    /// The same by what the user is known to trust.
+    pub(crate) fn trusted_config(
+        &self,
+        workspace: &Workspace,
+        flags: &[Flag<'_>],
+        trust: &Trust,
+    ) -> CommandResult<Config> {
         let texts = self.config_texts(workspace)?;
         let sources: Vec<ConfigSource<'_>> = texts.iter().map(ConfigText::source).collect();
-        Ok(config::load(&sources, &self.config_variables(), flags)?)
+        let accepts = |request: &TrustRequest| trust.accepts(request);
+        let config = config::load_trusted(&sources, &self.config_variables(), flags, &accepts);
+        Ok(config.and_then(|config| with_own_files(config, workspace))?)
     }
 
     /// The variables, as the configuration reads them.
@@ -173,6 +242,44 @@ impl ConfigText {
     pub(crate) fn source(&self) -> ConfigSource<'_> {
         ConfigSource { kind: self.kind, path: &self.path, bytes: &self.bytes }
     }
+}
+
+/// The configuration, unless a link leads a file that the project names out of the project: one that was merely cloned
+/// has afresh neither write nor read elsewhere.
+pub(crate) fn with_own_files(
+    config: Config,
+    workspace: &Workspace,
+) -> Result<Config, Vec<ConfigError>> {
+    let Some(root) = workspace.root() else { return Ok(config) };
+    let error = |file: &ProjectFile| match file.is_written {
+        true => WritePath::beneath(root, &file.path).link().map(|link| file.leads_through(&link)),
+        false => leads_out(root, &file.path).map(|target| file.leads_out(&target)),
+    };
+    let errors: Vec<ConfigError> = config.project_files().iter().filter_map(error).collect();
+    if errors.is_empty() { Ok(config) } else { Err(errors) }
+}
+
+/// The same as [`read_config`]; a file of the project that leads out of it is refused.
+fn read_config_of(
+    kind: FileKind,
+    path: &Path,
+    workspace: &Workspace,
+) -> CommandResult<Option<Vec<u8>>> {
+    match workspace.root().filter(|_| kind == FileKind::Workspace) {
+        Some(root) => read_project_config(root, path),
+        None => read_config(path),
+    }
+}
+
+/// Reads a configuration file of the project, which must not lead out of it.
+pub(crate) fn read_project_config(root: &Path, path: &Path) -> CommandResult<Option<Vec<u8>>> {
+    if let Some(target) = leads_out(root, path) {
+        let text =
+            format!("`{}` leads out of the project, to `{}`", path.display(), target.display());
+        return Err(CommandError::new(Exit::Config, harmless(&text))
+            .hint("put the file itself there; your own configuration may be a link"));
+    }
+    read_config(path)
 }
 
 /// The bytes of a configuration file, one more than allowed at most; `None` where there is none.

@@ -8,6 +8,7 @@ mod plan_file;
 mod running;
 mod screen;
 mod status_table;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn run(cli: Cli) -> CommandResult {
         Command::Plan(arguments) => cli::plan::run(&arguments, &environment),
         Command::Hooks(arguments) => cli::hooks::run(&arguments, &environment),
         Command::Install(arguments) => cli::install::run(&arguments, &environment),
+        Command::Trust(arguments) => cli::trust::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),
         Command::Demo(arguments) => cli::demo::run(&arguments),
         Command::Completions(arguments) => cli::completions::run(&arguments),

@@ -65,9 +65,14 @@ pub(crate) fn say_in_time(say: impl FnOnce() + Send + 'static, wait_max: Duratio
     }
 }
 
+/// Whether there is a person to ask.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Asks a person; no where there is none, or where the answer is not yes.
 pub(crate) fn ask(question: &str) -> bool {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !can_ask() {
         return false;
     }
     write!(io::stderr(), "{question} [y/N] ").ok();

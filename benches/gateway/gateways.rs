@@ -196,7 +196,9 @@ fn command(kind: Kind, env: &TestEnv, server: &Server, servers: usize, port: u16
             command.args(&words[1..])
         }
         Kind::AfreshStdio => command.args(["gateway", "--from"]).arg(file),
-        Kind::AfreshHttp => command.args(["gateway", "--http", &port, "--from"]).arg(file),
+        Kind::AfreshHttp => {
+            command.args(["gateway", "--http", &port, "--no-token", "--from"]).arg(file)
+        }
         Kind::FastmcpStdio => command.arg("run").arg(file).arg("--no-banner"),
         Kind::FastmcpHttp => {
             command.arg("run").arg(file).args(["--no-banner", "--transport", "http"]);

@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::address::{is_header_name, url_host};
 use crate::adopt::entry_fields::{EntryField, EntryStyle, EntryValue};
 use crate::adopt::{ClientServer, File, SpannedText, Start, error_at, is_afresh};
@@ -20,6 +22,7 @@ use crate::limits::{
 };
 use crate::report::{ConfigError, ErrorKind};
 use crate::text::harmless;
+use crate::trust::{Accepts, TrustRequest};
 
 /// What an import needs besides the file.
 #[derive(Clone, Copy)]
@@ -31,6 +34,8 @@ pub struct Context<'a> {
     /// A server on stdio without anything of its own:
     /// `Config::stdio_server`.
     pub usual: &'a StdioServer,
+    /// Which of its servers the user has accepted; all of a file that the user has named.
+    pub accepts: Accepts<'a>,
 }
 
 /// What an import gives.
@@ -42,6 +47,8 @@ pub struct Import {
     pub notes: Vec<String>,
     /// Servers that cannot be taken, each with why. It is in `notes` too.
     pub left_out: Vec<(String, String)>,
+    /// Servers that the user has not accepted.
+    pub untrusted: Vec<TrustRequest>,
 }
 
 impl fmt::Debug for Import {
@@ -66,7 +73,7 @@ pub fn read(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
     Ok(import)
 }
 
-/// The first of these files that gives a server, with its path; none where there is none. They are
+/// The first of these files that gives a server, be it one that is not trusted, with its path; none where there is none. They are
 /// [`import_candidates`](crate::client_file_paths::import_candidates) as far as they are there, with what is in them. One that cannot be read is an error.
 pub fn find<'a>(
     files: &'a [(String, Vec<u8>)],
@@ -74,11 +81,55 @@ pub fn find<'a>(
 ) -> Result<Option<(&'a str, Import)>, Vec<ConfigError>> {
     for (path, bytes) in files {
         let import = read_any(path, bytes, context)?;
-        if !import.servers.is_empty() {
+        if !(import.servers.is_empty() && import.untrusted.is_empty()) {
             return Ok(Some((path, import)));
         }
     }
     Ok(None)
+}
+
+/// What the servers of a file ask for, for this workspace; nothing where the file cannot be read. Files of other programs
+/// need not be right. Of a name that stands there several times, each one is a request: programs differ in which of
+/// them counts.
+pub fn requests(path: &str, bytes: &[u8], workspace: &str) -> Vec<TrustRequest> {
+    let Ok(file) = File::read(path, bytes) else { return Vec::new() };
+    let is_ours = |server: &&ClientServer| server.project.as_deref().is_none_or(|p| p == workspace);
+    let (chosen, _) = chosen(&file, workspace);
+    let is_one = |server: &&ClientServer| {
+        let of_name = file.servers.iter().filter(is_ours).filter(|its| its.name == server.name);
+        of_name.count() == 1
+    };
+    let mut found: Vec<TrustRequest> = Vec::new();
+    for server in file.servers.iter().filter(is_ours) {
+        let counts = chosen.iter().any(|its| std::ptr::eq(*its, server));
+        if server.disabled && counts && is_one(&server) {
+            continue;
+        }
+        let request = trust_request(path, server);
+        found.extend(request.filter(|request| !found.contains(request)));
+    }
+    found.truncate(SERVERS_MAX);
+    found
+}
+
+/// Whether the user has accepted the server that a file calls this and that is started by these words: all requests of
+/// its name, and one for this very command.
+pub fn accepts_command(
+    requests: &[TrustRequest],
+    server: &str,
+    words: &[String],
+    accepts: Accepts<'_>,
+) -> bool {
+    let (name, command) = (request_name(server), format!("command = {}", json!(words)));
+    let mut named = requests.iter().filter(|request| request.name == name).peekable();
+    named.peek().is_some()
+        && named.clone().any(|request| request.lines.contains(&command))
+        && named.all(accepts)
+}
+
+/// The name of the request for a server that a file calls this.
+pub fn request_name(server: &str) -> String {
+    format!("server.{}", tool_prefix(server))
 }
 
 fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, Vec<ConfigError>> {
@@ -92,6 +143,7 @@ fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
         text: file.text,
         scope,
         usual: context.usual,
+        accepts: context.accepts,
         import: Import::default(),
         errors: Vec::new(),
         left: Vec::new(),
@@ -134,6 +186,7 @@ struct ImportReader<'a> {
     text: &'a str,
     scope: VariableScope<'a>,
     usual: &'a StdioServer,
+    accepts: Accepts<'a>,
     import: Import,
     /// Of the server that is being read, or of all of them together.
     errors: Vec<ConfigError>,
@@ -145,7 +198,8 @@ impl ImportReader<'_> {
     /// What came of it. One bad server does not take the others with it: this file is for another program, which
     /// may well be able to use it.
     fn done(self) -> Result<Import, Vec<ConfigError>> {
-        match (self.errors.is_empty(), self.import.servers.is_empty() && !self.left.is_empty()) {
+        let is_empty = self.import.servers.is_empty() && self.import.untrusted.is_empty();
+        match (self.errors.is_empty(), is_empty && !self.left.is_empty()) {
             (false, _) => Err(self.errors),
             (true, true) => Err(self.left),
             (true, false) => Ok(self.import),
@@ -167,12 +221,19 @@ impl ImportReader<'_> {
     fn servers(&mut self, servers: &[&ClientServer]) {
         let mut names: BTreeMap<String, &str> = BTreeMap::new();
         for server in servers {
-            if self.import.servers.len() >= SERVERS_MAX {
+            if self.import.servers.len() + self.import.untrusted.len() >= SERVERS_MAX {
                 let message = format!("there are more than {SERVERS_MAX} servers");
                 return self.error(ErrorKind::TooMany, message, &server.at, "remove some");
             }
             if server.disabled {
                 self.note(&server.name, "is turned off there and left out");
+                continue;
+            }
+            // Before a variable is filled in.
+            if let Some(request) = trust_request(self.path, server)
+                && !(self.accepts)(&request)
+            {
+                self.import.untrusted.push(request);
                 continue;
             }
             let given = server.given.iter().collect();
@@ -257,6 +318,7 @@ impl<'r> EntryReader<'r, '_> {
         };
         let backend = Backend {
             name: self.name()?,
+            pin: transport.usual_pin(),
             transport,
             prefix: Prefix::Name,
             allow: self.list(&["enabled_tools", "includeTools"]),
@@ -282,14 +344,7 @@ impl<'r> EntryReader<'r, '_> {
     /// A name that tools can begin with.
     fn name(&mut self) -> Option<String> {
         let given = &self.server.name;
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let mut name: String = given.chars().map(|c| if fits(c) { c } else { '_' }).collect();
-        if name.starts_with('-') {
-            name.replace_range(..1, "_");
-        }
-        if name.eq_ignore_ascii_case(OWN_NAME) {
-            name.push('_');
-        }
+        let name = tool_prefix(given);
         if !(1..=NAME_CHARS_MAX).contains(&name.len()) {
             let message = format!("`{}` is no name for a server", self.shown());
             let hint = format!("a name has at least one character, and at most {NAME_CHARS_MAX}");
@@ -487,6 +542,48 @@ impl<'r> EntryReader<'r, '_> {
     fn shown(&self) -> String {
         harmless(&self.server.name)
     }
+}
+
+/// What a server asks for, with variables as they are written; none where it cannot be taken anyway.
+fn trust_request(path: &str, server: &ClientServer) -> Option<TrustRequest> {
+    let mut request = TrustRequest::new(request_name(&server.name), path);
+    if tool_prefix(&server.name) != server.name {
+        request.push("name", &json!(server.name));
+    }
+    match server.start() {
+        Start::Command { words, .. } if !is_gateway(&words) => {
+            let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+            request.push("command", &json!(words));
+        }
+        Start::Remote => {}
+        Start::Command { .. } | Start::Odd(_) => return None,
+    }
+    for EntryField { key, name, value, .. } in &server.given {
+        let value = match value {
+            EntryValue::Text(text) => json!(text),
+            EntryValue::List(items) => json!(items),
+            EntryValue::Other => continue,
+        };
+        match name {
+            _ if matches!(key.as_str(), "command" | "args") => {}
+            Some(name) => request.push(&format!("{key}.{name}"), &value),
+            None => request.push(key, &value),
+        }
+    }
+    Some(request)
+}
+
+/// A server's name, of characters that names of tools can have.
+fn tool_prefix(given: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let mut name: String = given.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    if name.starts_with('-') {
+        name.replace_range(..1, "_");
+    }
+    if name.eq_ignore_ascii_case(OWN_NAME) {
+        name.push('_');
+    }
+    name
 }
 
 /// Whether a command is this very program in front of everything, be it by way of another: it would start

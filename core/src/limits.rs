@@ -37,6 +37,24 @@ pub const TRAIL_SYNC_WAIT: Duration = Duration::from_secs(2);
 /// a restart loop must not exhaust the machine.
 pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
 
+/// The least wait before a start is tried again that failed, also where the configured delay is zero: such a start takes no
+/// time, and without a wait the loop would do nothing else. A program that is being written anew is there again by then.
+pub const SPAWN_RETRY_MIN: Duration = Duration::from_millis(100);
+
+/// Open files that are kept back from servers and clients, so that the control API, the trail and logs can still open
+/// theirs. A start or a connection to a server that would take one fails as it does where there are no more.
+pub const DESCRIPTORS_KEPT: u64 = 16;
+
+/// The same for clients of a gateway: its servers must be able to start again. For one more client, a connection that
+/// waits for a request is closed…
+pub const FRONT_DESCRIPTORS_KEPT: u64 = 64;
+
+/// …and where none waits, or those that were closed have not ended before so few are left, the new one is.
+pub const FRONT_DESCRIPTORS_LEAST: u64 = 40;
+
+const _: () = assert!(DESCRIPTORS_KEPT < FRONT_DESCRIPTORS_LEAST);
+const _: () = assert!(FRONT_DESCRIPTORS_LEAST < FRONT_DESCRIPTORS_KEPT);
+
 /// How long everything else waits for a guardian that was told to start the next instance. It takes a
 /// quarter of this; one that hangs costs no more, and is dealt with as any that hangs.
 pub const START_COURTESY: Duration = Duration::from_millis(1);
@@ -155,8 +173,13 @@ pub const STDIN_CHUNKS_MAX: usize = 4;
 /// A longer line of a service is cut into lines of this length, where lines are marked.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a line of our log waits for the end of a line that a service has begun.
-pub const LINE_PATIENCE: Duration = Duration::from_millis(50);
+/// An escape sequence of a program that is longer is printed as text: no colour and no move of the cursor is, and until it
+/// ends it is held back.
+pub const TERMINAL_SEQUENCE_BYTES_MAX: usize = 64;
+
+/// How long a line of our log waits for the end of a line that a service has begun; then it goes out in the middle of
+/// that line. On a busy machine a service can pause for a tenth of a second between two writes of one line.
+pub const LINE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long the log of an exit waits for the last output of the instance to be passed on.
 pub const DRAIN_MAX: Duration = Duration::from_millis(100);
@@ -424,6 +447,40 @@ pub const DOWN_WAIT_MAX: Duration = Duration::from_secs(300);
 /// How often `afresh up` tries to get the lock of its workspace, with that much time between, before
 /// it says that another one has it: a command that only reads holds it for a moment too.
 pub const LOCK_TRIES_MAX: usize = 10;
+
+/// How often a follower looks for rotated files again because they were rotated twice meanwhile; then it takes the last
+/// result, in which two files can have changed places. A scan takes less than a millisecond, a rotation comes after
+/// megabytes.
+pub const ROTATED_SCANS_MAX: u32 = 20;
+
+/// How often a process tries to lock the user's private folder, with [`DOWN_LOOK_INTERVAL`] between, before it gives
+/// up with an error: a change takes milliseconds, so 5 s is a process that hangs.
+pub const STATE_LOCK_TRIES_MAX: usize = 500;
+
+/// Bytes of a file in the user's private folder; a larger one is an error and is left alone. 1,000 projects with 20
+/// servers each take about 8 MB.
+pub const STATE_FILE_BYTES_MAX: u64 = 32 << 20;
+
+/// Accepted versions of one request of a project that are kept, for the branches of a repository: the oldest is
+/// forgotten, and asked for again.
+pub const TRUSTED_VERSIONS_MAX: usize = 16;
+
+/// How often a gateway looks whether the user has accepted more, while something is not trusted: soon enough for a
+/// user who waits for it.
+pub const TRUST_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Names of requests that are not trusted in one note, which agents get in their context; the rest is counted.
+pub const UNTRUSTED_NAMES_MAX: usize = 20;
+
+/// Blanks in a row that `afresh trust` shows as they are; more are counted, since they push a text out of sight.
+pub const TRUST_BLANKS_MAX: usize = 8;
+
+/// Characters in a line of `afresh trust`; what is longer goes on in the next line.
+pub const TRUST_LINE_CHARS_MAX: usize = 100;
+
+/// Bytes that are read of the file in which a working tree of git names its repository: a path, and a word before it.
+/// One with more names none.
+pub const GIT_LINK_BYTES_MAX: u64 = 8 << 10;
 
 /// How often it looks: a lock does not tell that it is free.
 pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,9 +1,14 @@
 //! Owns the cutting of texts and what of them a terminal is given. Driven by every module that keeps, sends
-//! or shows texts of other programs. Never passes on a control sequence other than colours.
+//! or shows texts of other programs. Never passes on a control sequence other than colours; `terminal_filter.rs` also passes
+//! moves of the cursor.
+
+mod terminal_filter;
 
 use std::iter::{RepeatN, repeat_n};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+pub use self::terminal_filter::TerminalFilter;
 
 /// The first characters of a text.
 pub fn head(text: &str, chars_max: usize) -> &str {

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use afresh_core::audit::EventType;
+use afresh_core::audit::{Actor, EventType};
 use afresh_core::id::Generation;
-use afresh_core::limits::RETIRING_MAX;
+use afresh_core::limits::{RETIRING_MAX, SPAWN_RETRY_MIN};
 use afresh_core::policy::{Backoff, Policy, Restart, RestartMode};
 use afresh_core::service::{
-    AdoptedAs, Effect, Event, Exit, Input, Service, Snapshot, SpawnFailure,
+    AdoptedAs, Effect, Ending, Event, Exit, Input, Service, Snapshot, SpawnFailure,
 };
 use afresh_core::stop_ladder::StopStep;
 use afresh_core::time::Time;
@@ -145,7 +145,9 @@ impl World {
             let input = match self.random.below(16) {
                 0 => Some(Input::Start),
                 1 if self.random.one_in(3) => Some(Input::Stop),
-                2 if self.random.one_in(2) => Some(Input::Restart { reason: why() }),
+                2 if self.random.one_in(2) => {
+                    Some(Input::Restart { reason: why(), by: Actor::Afresh("test") })
+                }
                 3 if self.random.one_in(4) => Some(Input::HurryUp),
                 4 if self.random.one_in(8) => Some(Input::HandshakeFailed(self.any(), why())),
                 5 if self.random.one_in(8) => {
@@ -431,13 +433,18 @@ impl World {
     fn told(&mut self, event: Event) {
         self.words.insert(event.record("", "", "").event_type.name());
         match event {
-            Event::Restarting { delay, attempt, .. } => {
+            Event::Restarting { delay, attempt, after, .. } => {
                 self.crashes_in_a_row = attempt;
+                let is_unspawned = matches!(after, Ending::SpawnFailed(_));
+                let least = if is_unspawned { SPAWN_RETRY_MIN } else { Duration::ZERO };
+                // A spare takes over at once.
+                let is_waited = delay >= least || self.policy.spare;
+                self.check(is_waited, "a start that failed is not tried again at once");
                 let cap = match self.policy.backoff {
                     Backoff::Exponential { cap, .. } => cap,
                     Backoff::Stepped => Duration::from_secs(10),
                 };
-                self.check(delay <= cap, "no wait is longer than the cap");
+                self.check(delay <= cap.max(least), "no wait is longer than the cap");
                 let max = self.policy.max_restarts;
                 self.check(max == 0 || attempt <= max, "no more restarts than allowed");
                 self.expected_spawn = Some(self.now + delay);

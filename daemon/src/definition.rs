@@ -25,6 +25,7 @@ use crate::process::Command;
 use crate::store::service_log::ServiceLog;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
+use crate::write_path::WritePath;
 
 /// A service as it is defined.
 #[derive(Clone, Debug, Default)]
@@ -126,7 +127,7 @@ pub(crate) struct Surroundings {
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
     pub(crate) trail: Trail,
-    pub(crate) marker_file: PathBuf,
+    pub(crate) marker_file: WritePath,
     /// Which part of afresh speaks in the trail.
     pub(crate) logger: &'static str,
     /// The pipes of each new instance are a conversation's, and not simply passed on.

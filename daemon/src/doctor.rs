@@ -344,7 +344,7 @@ fn state_checks(examined: &Examined) -> Vec<Check> {
     let mut used = examined.workspace.clone();
     used.locate();
     let audit = TrailFiles::of(&used, &examined.trail).audit;
-    vec![state(&examined.workspace, &used), trail(&audit)]
+    vec![state(&examined.workspace, &used), trail(audit.path())]
 }
 
 fn state(wanted: &Workspace, used: &Workspace) -> Check {

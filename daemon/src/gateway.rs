@@ -8,6 +8,7 @@ mod front;
 mod http;
 mod links;
 mod otlp_sender;
+mod pin_store;
 mod remote;
 
 use std::collections::BTreeMap;
@@ -15,30 +16,42 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::pin;
 
-use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::audit::{Actor, EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{ErrorAnswer, Face, ReloadAnswer, ServiceStatus, ShutdownAnswer};
+use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::otlp_export::Destination;
-use afresh_core::gateway::settings::Gateway as Wanted;
+use afresh_core::gateway::settings::{FrontAddress, FrontSettings, Gateway as Wanted, Token};
 use afresh_core::gateway::{Effect, Hub, Input, Settings};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::{CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX};
+use afresh_core::limits::{
+    CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX, TRUST_LOOK_INTERVAL,
+};
 use afresh_core::service::{Input as ServiceInput, State};
 use afresh_core::time::Time;
+use afresh_core::trust::untrusted_note;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use self::front::{FrontEvent, GatewayFront};
+#[cfg(feature = "fuzzing")]
+pub use self::http::admit_request;
 use self::links::Links;
 use self::otlp_sender::Spans;
+use self::pin_store::{PinEvent, PinStore};
 use crate::clock::sleep_until;
-use crate::control::{About, Control, LoopRequest, Reloading, RuntimeFolders, reloaded};
+use crate::control::{
+    About, Control, ListenError, LoopRequest, Reloading, RuntimeFolders, reloaded, token,
+};
 use crate::definition::Surroundings;
 use crate::driver::Driver;
 use crate::mcp::ServerPoll;
 use crate::os::{SignalRequest, Signals};
 use crate::startup::{self, SetupError, StdioStartup};
+use crate::store::pins::RepositoryPins;
+use crate::store::trust::TrustWatch;
+use crate::store::user_state::{UserState, UserStateError};
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervisor;
 
@@ -64,14 +77,52 @@ pub struct Gateway {
     pub otlp: Option<Destination>,
     /// A file of root certificates for it, in place of the system's: `SSL_CERT_FILE`.
     pub certificates: Option<PathBuf>,
+    /// Where the tools of servers are pinned; none where the user has no folder for it.
+    pub pins: Option<RepositoryPins>,
     /// Where the log goes besides stderr.
     pub log_file: Option<PathBuf>,
     /// Reads the configuration again.
     pub reload: ReloadGateway,
+    /// Tells when the user accepts what is not trusted yet.
+    pub trust: Option<TrustWatch>,
 }
 
 /// Reads the configuration again: all of it, and what people should know. What is wrong with it comes as text.
 pub type ReloadGateway = Box<dyn FnMut() -> Result<(Wanted, Vec<String>), String> + Send>;
+
+/// The name of the token that is made where none is configured, and of its file in the user's private folder.
+const OWN_TOKEN: (&str, &str) = ("default", "gateway.token");
+
+/// Why there is no token of the gateway's own.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnTokenError {
+    /// The folder of the user's state cannot be used.
+    #[error("there is no place for the token of the gateway")]
+    Folder(#[source] UserStateError),
+    /// The file in it cannot be used.
+    #[error("there is no token of the gateway")]
+    File(#[source] ListenError),
+}
+
+/// Makes clients send a token where they reach the gateway over a port of this machine and none is configured: any user
+/// of the machine could call tools. It is made once for all gateways of the user, and stays.
+pub fn guard_front(
+    front: &mut FrontSettings,
+    state: Result<UserState, UserStateError>,
+) -> Result<(), OwnTokenError> {
+    let needs_token = front.http.as_ref().is_some_and(FrontAddress::needs_own_token);
+    if !needs_token || !front.tokens.is_empty() {
+        return Ok(());
+    }
+    let (name, file) = OWN_TOKEN;
+    let state = state.and_then(|state| state.prepare().map(|()| state));
+    let path = state.map_err(OwnTokenError::Folder)?.path(file);
+    let secret = token(&path).map_err(OwnTokenError::File)?;
+    let access = Access { name: name.to_owned(), ..Access::default() };
+    front.tokens.push(Token { secret, access });
+    front.token_file = Some(path);
+    Ok(())
+}
 
 /// Serves until the client is gone or a signal ends it. Returns the exit code.
 pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
@@ -81,7 +132,7 @@ pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
 async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
         StdioStartup::new(gateway.log_file.take(), gateway.trace.take())?;
-    let front = GatewayFront::open(&gateway.wanted.front, &stderr)?;
+    let bound = GatewayFront::bind(&gateway.wanted.front)?;
     let spans =
         Spans::start(gateway.otlp.take(), gateway.version, gateway.certificates.take(), &stderr);
     let around = Surroundings {
@@ -91,6 +142,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     };
     let about = About::new(Face::Gateway, None, &gateway.workspace, gateway.version);
     let supervise = Supervisor::new(processes, around);
+    let front = GatewayFront::open(bound, &gateway.wanted.front, &supervise.recorder)?;
     supervise.recorder.note(started(&gateway));
     let control = Control::start(Some(gateway.control.clone()), None, about.clone(), &supervise);
     let hub = Hub::new(Settings {
@@ -111,11 +163,18 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         control,
         about,
         spans,
+        pins: PinStore::new(gateway.pins),
         backends: BTreeMap::new(),
         wanted: gateway.wanted,
         reload: gateway.reload,
+        trust: gateway.trust,
+        trust_look: Instant::now() + TRUST_LOOK_INTERVAL,
         left_at: None,
+        left_by: Actor::Afresh("client has gone"),
     };
+    if let Some(note) = untrusted_note(&switchboard.wanted.untrusted) {
+        switchboard.supervise.log(&note);
+    }
     switchboard.configure(servers).await;
     switchboard.drive(signals).await;
 
@@ -123,11 +182,13 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let left_at = switchboard.left_at.unwrap_or_else(Instant::now);
     let until = left_at + CLIENT_GONE_WITHIN - 4 * GATEWAY_LAST_WAIT;
     let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
-    let Switchboard { mut supervise, control, front, spans, links, .. } = switchboard;
+    let Switchboard { mut supervise, control, front, spans, pins, links, left_by, .. } =
+        switchboard;
     let trace = links.end();
     supervise.finish().await;
-    supervise.recorder.note(stopped());
-    let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
+    supervise.recorder.note(stopped(&left_by));
+    let clients =
+        async { tokio::join!(control.close(), front.close(), spans.finish(), pins.finish()) };
     // A client that does not read is not waited for, and holds up no other.
     timeout(rest(), pin!(clients)).await.ok();
     let (recorder, _) = supervise.shutdown().await;
@@ -155,17 +216,18 @@ fn started(gateway: &Gateway) -> Record {
             ("pid", std::process::id().into()),
             ("version", gateway.version.into()),
             ("servers", names.into()),
+            ("not_trusted", gateway.wanted.untrusted.clone().into()),
         ],
     }
 }
 
-fn stopped() -> Record {
+fn stopped(by: &Actor) -> Record {
     Record {
         level: Level::Info,
         logger: "afresh.gateway".to_owned(),
         message: "afresh has stopped".to_owned(),
         event_type: EventType::SupervisorStopped,
-        props: vec![("pid", std::process::id().into())],
+        props: vec![("pid", std::process::id().into()), ("by", by.to_json())],
     }
 }
 
@@ -179,20 +241,46 @@ struct Switchboard {
     control: Control,
     about: About,
     spans: Spans,
+    pins: PinStore,
     backends: BTreeMap<String, Backend>,
     /// As it holds now, without the servers.
     wanted: Wanted,
     reload: ReloadGateway,
+    trust: Option<TrustWatch>,
+    /// When it is looked at next, while something is not trusted.
+    trust_look: Instant,
     /// When we were told to go.
     left_at: Option<Instant>,
+    /// What or who told us.
+    left_by: Actor,
 }
 
 impl Switchboard {
     /// The servers are these now.
-    async fn configure(&mut self, servers: Vec<Backend>) {
+    async fn configure(&mut self, mut servers: Vec<Backend>) {
+        self.prepare_pins(&mut servers);
+        self.input(Input::Pinned(self.pins.sections())).await;
         self.backends =
             servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
+        self.input(Input::Untrusted(self.wanted.untrusted.clone())).await;
         self.input(Input::Configured(servers)).await;
+    }
+
+    fn prepare_pins(&mut self, servers: &mut [Backend]) {
+        if let Some(text) = self.pins.prepare(servers) {
+            self.supervise.log(&text);
+        }
+    }
+
+    /// What is stored of the pins is known, or cannot be.
+    async fn note_pins(&mut self, event: PinEvent) {
+        match event {
+            PinEvent::Stored(stored) => {
+                self.input(Input::Pinned(stored)).await;
+                self.pins.look(self.hub.has_changes_to_accept());
+            }
+            PinEvent::Failed(text) => self.supervise.log(&text),
+        }
     }
 
     async fn drive(&mut self, mut signals: Signals) {
@@ -201,8 +289,11 @@ impl Switchboard {
                 self.links.servers.follow(&mut self.supervise, event).await;
             }
             self.links.tidy(&mut self.supervise);
+            self.give_way().await;
             let wakeup = self.hub.next_wakeup().map(|at| self.start + at.since_start());
             let has_room = self.front.has_room() || self.left_at.is_some();
+            let may_be_trusted = !self.wanted.untrusted.is_empty() && self.left_at.is_none();
+            let trust_look = may_be_trusted.then_some(self.trust_look);
             tokio::select! {
                 asked = signals.next() => self.asked(asked).await,
                 ask = self.control.next() => self.answer(ask).await,
@@ -214,7 +305,7 @@ impl Switchboard {
                     FrontEvent::Hub(input) => self.input(input).await,
                     // What waited for that is looked at again.
                     FrontEvent::Read => {}
-                    FrontEvent::Over => self.leave().await,
+                    FrontEvent::Over => self.leave(Actor::Afresh("client has gone")).await,
                 },
                 (service, came) = self.links.servers.next(), if has_room => {
                     let is_message = matches!(came, ServerPoll::Lines);
@@ -232,7 +323,9 @@ impl Switchboard {
                         self.input(input).await;
                     }
                 }
+                event = self.pins.next() => self.note_pins(event).await,
                 () = sleep_until(wakeup) => self.input(Input::Wakeup).await,
+                () = sleep_until(trust_look) => self.look_at_trust().await,
             }
         }
     }
@@ -240,18 +333,21 @@ impl Switchboard {
     async fn asked(&mut self, asked: SignalRequest) {
         match asked {
             SignalRequest::Restart(reason) if self.left_at.is_none() => {
-                self.supervise.input(&ServiceInput::Restart { reason: reason.to_owned() }).await;
+                let (reason, by) = (reason.to_owned(), Actor::Signal(reason));
+                self.supervise.input(&ServiceInput::Restart { reason, by }).await;
             }
             SignalRequest::Stop("SIGHUP") if !self.front.is_single() => {
-                drop(self.read_again("SIGHUP").await);
+                drop(self.read_again("SIGHUP", &Actor::Signal("SIGHUP")).await);
             }
-            _ => self.leave().await,
+            signal => self.leave(Actor::Signal(signal.name())).await,
         }
     }
 
     /// The client is gone, or we were told to go: all of it within a second.
-    async fn leave(&mut self) {
-        self.left_at.get_or_insert_with(Instant::now);
+    async fn leave(&mut self, by: Actor) {
+        if self.left_at.is_none() {
+            (self.left_at, self.left_by) = (Some(Instant::now()), by);
+        }
         self.supervise.instances.is_hurried = true;
         self.front.leave();
         for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
@@ -259,7 +355,7 @@ impl Switchboard {
         }
         // They are sent while the servers go.
         self.spans.queue = None;
-        self.links.leave(&mut self.supervise).await;
+        self.links.leave(&mut self.supervise, &self.left_by).await;
     }
 
     /// Tells the hub which servers do otherwise than before.
@@ -276,6 +372,7 @@ impl Switchboard {
         let is_flood = lines.len() == LINES_IN_A_ROW_MAX;
         for line in lines {
             self.input(Input::Link { link, line, about: None }).await;
+            self.give_way().await;
         }
         if is_flood {
             // Connections get to write what they were given.
@@ -283,17 +380,24 @@ impl Switchboard {
         }
     }
 
+    /// Lets connections write what they were given, where that is much.
+    async fn give_way(&mut self) {
+        if self.front.gives_way() {
+            yield_now().await;
+        }
+    }
+
     /// Answers a question of the control API.
     async fn answer(&mut self, ask: LoopRequest) {
         match ask {
-            LoopRequest::Reload { reason, answer } => {
-                let done = self.read_again(&reason).await;
+            LoopRequest::Reload { reason, by, answer } => {
+                let done = self.read_again(&reason, &by).await;
                 // The caller may have gone.
                 answer.send(done).ok();
             }
-            LoopRequest::Shutdown { answer, .. } if !self.front.is_single() => {
+            LoopRequest::Shutdown { by, answer, .. } if !self.front.is_single() => {
                 let stopping = self.backends.keys().cloned().collect();
-                self.leave().await;
+                self.leave(by).await;
                 answer.send(Ok(ShutdownAnswer { stopping })).ok();
             }
             LoopRequest::Status { name, answer } => {
@@ -321,17 +425,26 @@ impl Switchboard {
         }
     }
 
+    /// Serves what the user has accepted meanwhile.
+    async fn look_at_trust(&mut self) {
+        self.trust_look = Instant::now() + TRUST_LOOK_INTERVAL;
+        if self.trust.as_mut().is_some_and(TrustWatch::has_changed) {
+            drop(self.read_again("`afresh trust`", &Actor::Afresh("trust")).await);
+        }
+    }
+
     /// Reads the configuration again; a bad one changes nothing.
-    async fn read_again(&mut self, why: &str) -> Result<Reloading, ErrorAnswer> {
+    async fn read_again(&mut self, why: &str, by: &Actor) -> Result<Reloading, ErrorAnswer> {
         if self.left_at.is_some() {
             return Err(ErrorAnswer::new("nothing is begun any more: afresh is stopping"));
         }
         // An address that is bound stays.
-        let listen = self.wanted.front.http;
+        let listen = self.wanted.front.http.clone();
         let read = (self.reload)().and_then(|(mut wanted, mut notes)| {
             notes.extend(self.wanted.changes(&wanted));
+            notes.extend(untrusted_note(&wanted.untrusted));
             wanted.front.http = listen;
-            match listen.map_or(Ok(()), |_| wanted.front.check()) {
+            match wanted.front.http.as_ref().map_or(Ok(()), |_| wanted.front.check()) {
                 Ok(()) => Ok((wanted, notes)),
                 Err(error) => Err(format!("error: {error}")),
             }
@@ -340,11 +453,13 @@ impl Switchboard {
             Ok((mut wanted, notes)) => {
                 self.supervise.log(&format!("{why}: reading the configuration again"));
                 notes.iter().for_each(|note| self.supervise.log(note));
-                let servers = std::mem::take(&mut wanted.servers);
+                let mut servers = std::mem::take(&mut wanted.servers);
+                self.prepare_pins(&mut servers);
                 if let GatewayFront::Http(front) = &mut self.front {
                     front.configure(&wanted.front);
                 }
                 // What needs a restart is as it was, and is said again the next time.
+                self.links.own_variables = wanted.own_variables.clone();
                 (wanted.expose, wanted.admin_tools) = (self.wanted.expose, self.wanted.admin_tools);
                 self.wanted = wanted;
                 let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
@@ -359,7 +474,7 @@ impl Switchboard {
                 let is_gone = |name: &&String| !servers.iter().any(|server| server.name == **name);
                 answer.removed = self.backends.keys().filter(is_gone).cloned().collect();
                 let ReloadAnswer { added, changed, removed, notes, .. } = &answer;
-                let mut record = reloaded("afresh.gateway", added, changed, removed);
+                let mut record = reloaded("afresh.gateway", added, changed, removed, by);
                 record.props.push(("notes", notes.clone().into()));
                 self.supervise.recorder.note(record);
                 self.configure(servers).await;
@@ -388,6 +503,7 @@ impl Driver for Switchboard {
                 self.front.tell(client, line, about);
             }
             Effect::ToLink { link, line } => return self.links.tell(link, line),
+            Effect::RestartCalled { link, id, by } => self.links.note_caller(link, id, by),
             Effect::Open { link, backend, suffix } => {
                 let server = self.backends.get(&backend)?;
                 if let Err(why) = self.links.open(supervise, link, server, &suffix).await {
@@ -398,6 +514,12 @@ impl Driver for Switchboard {
             Effect::Refused { link, why } => self.links.refused(supervise, link, why).await,
             Effect::Close { link } => self.links.close(supervise, link).await,
             Effect::Log(text) => supervise.log(&text),
+            Effect::Pin(report) => {
+                if let Some(record) = self.pins.take(report) {
+                    supervise.recorder.note(record);
+                }
+                self.pins.look(self.hub.has_changes_to_accept());
+            }
             Effect::Span(span) => self.spans.take(span),
         }
         None

@@ -15,6 +15,7 @@ use crate::os;
 use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, run_briefly};
 use crate::store::atomic_replace::{Rights, replace_file};
+use crate::write_path::WritePath;
 
 /// The manager of programs that start with this machine, and its folder.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ pub fn read_installed(path: &Path) -> Result<Option<Vec<u8>>, InstallFileError> 
 
 /// Writes the file, and the folder above it where that is missing.
 pub fn write_installed(path: &Path, text: &str) -> Result<(), InstallFileError> {
-    replace_file(path, text.as_bytes(), Rights::Usual)
+    replace_file(&WritePath::named(path), text.as_bytes(), Rights::Usual)
         .map_err(|error| InstallFileError::new("write", path, error))
 }
 

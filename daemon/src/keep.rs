@@ -1,6 +1,7 @@
 //! Owns `afresh keep`: one command, or copies of it, in the foreground. Called by the command; the loop is that
 //! of `afresh up`, without a configuration.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::control::{About, Bound, Control, RuntimeFolders};
 use crate::definition::{Definition, Surroundings};
 use crate::hooks::HookSetup;
 use crate::os;
-use crate::output::{Output, OutputThread};
+use crate::output::{Output, OutputThread, SanitizedStream, Sanitizer};
 use crate::pipe::{OutputForm, feed, read_stdin};
 use crate::process::{Command, Processes};
 use crate::runtime::Runtime;
@@ -81,8 +82,11 @@ async fn run(mut keep: Keep) -> Result<i32, SetupError> {
     let bound = keep.listen.map(Bound::bind).transpose().map_err(SetupError::Listen)?;
     let signals = startup::signals()?;
     let processes = Processes::start()?;
-    let (stderr, stderr_thread) = startup::output("stderr", os::stderr(), |_| {})?;
-    let (stdout, stdout_thread) = startup::output("stdout", os::stdout(), {
+    // Copies have a line each, and none may move into those of another.
+    let sanitizer = || if keep.copies == 1 { Sanitizer::program() } else { Sanitizer::lines(true) };
+    let tamed = |stream: File| SanitizedStream::new(stream, sanitizer());
+    let (stderr, stderr_thread) = startup::output("stderr", os::stderr().map(tamed), |_| {})?;
+    let (stdout, stdout_thread) = startup::output("stdout", os::stdout().map(tamed), {
         let stderr = stderr.clone();
         move |loss: &str| stderr.log(loss)
     })?;
@@ -138,7 +142,8 @@ fn definition(keep: &Keep, copy: u32, logs: Option<&Arc<ServiceLogs>>) -> Defini
         }
     };
     let log = logs.zip(keep.log).map(|(logs, limits)| {
-        logs.open(service_log::file_of(&keep.workspace.logs(), &name), limits)
+        let folder = keep.workspace.writable_logs();
+        logs.open(folder.join(service_log::file_name(&name)), limits)
     });
     Definition {
         title: name.clone(),

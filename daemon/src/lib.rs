@@ -18,7 +18,10 @@ mod definition;
 mod doctor;
 mod driver;
 pub mod error_chain;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
+mod git_index;
 mod health;
 mod hooks;
 mod http;
@@ -32,6 +35,7 @@ mod pipe;
 mod process;
 mod recent_events;
 mod recent_lines;
+mod refusals;
 mod run;
 mod run_briefly;
 mod runtime;
@@ -43,10 +47,12 @@ mod supervise;
 mod up;
 mod watch;
 mod wires;
+mod write_path;
 
 pub use self::clock::monotonic;
 pub use self::doctor::{Check, CheckVerdict, Examined, examine};
-pub use self::gateway::{Gateway, ReloadGateway, gateway};
+pub use self::gateway::{Gateway, OwnTokenError, ReloadGateway, gateway, guard_front};
+pub use self::git_index::git_tracks;
 pub use self::hooks::{HookSetup, TryHookError, try_hook};
 pub use self::install_files::{
     Home, InstallFileError, read_installed, remove_installed, run_steps, write_installed,
@@ -55,8 +61,8 @@ pub use self::keep::{Keep, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{
-    HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front, is_variable, leave_session, next_keys,
-    program_in, suspend,
+    HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front, is_readable_by_others, is_variable,
+    leave_session, next_keys, program_in, suspend,
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{
@@ -66,6 +72,16 @@ pub use self::run::{
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::startup::SetupError;
 pub use self::up::{Lines, Reload, Reloaded, Up, UpError, up};
+pub use self::write_path::{WritePath, leads_out};
+
+/// This process and its user, as the actor of a decision.
+pub fn own_actor() -> afresh_core::audit::Actor {
+    use afresh_core::audit::Actor;
+    match os::own_uid() {
+        Some(uid) => Actor::Process { uid, pid: Some(std::process::id()) },
+        None => Actor::Afresh("command"),
+    }
+}
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;
@@ -79,6 +95,12 @@ pub fn warden() -> std::io::Result<()> {
 /// there is one.
 pub fn abandoned_warden(folder: &std::path::Path) -> Option<AbandonedWarden> {
     process::abandoned_warden(folder)
+}
+
+/// Ends the services of a workspace that have neither a supervisor nor a socket of their warden any more, and waits
+/// until they are gone. Returns how many those were, or the processes that are left.
+pub fn end_lost_services(folder: &std::path::Path) -> Result<usize, Vec<u32>> {
+    process::end_lost(folder)
 }
 
 /// Kills one process, for the demo.

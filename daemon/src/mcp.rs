@@ -16,11 +16,12 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
+use afresh_core::audit::Actor;
 use afresh_core::control::Face;
 use afresh_core::definition::HealthSettings;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, TRAIL_SYNC_WAIT};
 use afresh_core::mcp::{Conversation, Input, Settings};
-use afresh_core::service::Input as ServiceInput;
+use afresh_core::service::{Ending, Input as ServiceInput};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ use crate::driver::Driver;
 use crate::keep::{self, Keep};
 use crate::os;
 use crate::os::SignalRequest;
-use crate::output::Output;
+use crate::output::{Output, SanitizedStream, Sanitizer};
 use crate::pipe::read_stdin_in_thread;
 use crate::runtime::{Runtime, RuntimeInput};
 use crate::startup::{self, SetupError, StdioStartup};
@@ -120,7 +121,9 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
         true => 0,
         false => keep::exit_code(&supervise.fleet),
     };
-    supervise.recorder.note(keep::stopped(&keep.name, code));
+    let mut end = keep::stopped(&keep.name, code);
+    end.props.push(("by", supervise.services.stopped_by(service, &Ending::Clean).to_json()));
+    supervise.recorder.note(end);
     control.close().await;
     let written = async {
         wires.flush().await;
@@ -175,7 +178,8 @@ pub(crate) fn stdout(stderr: &Output) -> Result<Stdout, SetupError> {
     }
     let stderr = stderr.clone();
     let complain = move |loss: &str| stderr.log(loss);
-    let (output, thread) = startup::output("stdout", os::stdout(), complain)?;
+    let tamed = |stream| SanitizedStream::new(stream, Sanitizer::lines(true));
+    let (output, thread) = startup::output("stdout", os::stdout().map(tamed), complain)?;
     let abandoned = Box::pin(async move { thread.broken.await.unwrap_or(()) });
     Ok(Stdout { writer: Box::new(output.into_writer()), abandoned, done: thread.done })
 }
@@ -224,12 +228,12 @@ impl EventLoop {
     async fn react(&mut self, other: Other) {
         match other {
             Other::Runtime(RuntimeInput::Signal(SignalRequest::Restart(reason))) => {
-                let reason = reason.to_owned();
-                self.driver().tell_service(ServiceInput::Restart { reason }).await;
+                self.driver().restart(reason.to_owned(), Actor::Signal(reason)).await;
             }
-            Other::Runtime(RuntimeInput::Signal(_)) | Other::Abandoned => {
-                self.driver().leave().await;
+            Other::Runtime(RuntimeInput::Signal(signal)) => {
+                self.driver().leave(&Actor::Signal(signal.name())).await;
             }
+            Other::Abandoned => self.driver().leave(&Actor::Afresh("client has gone")).await,
             Other::Runtime(RuntimeInput::Control(ask)) => self.runtime.answer(ask).await,
             Other::Runtime(RuntimeInput::Supervise(wakeup)) => {
                 self.runtime.supervise.react(wakeup).await;

@@ -1,6 +1,6 @@
 //! Owns our stdout and stderr: a thread each, so that a reader that does not read stops neither the loop nor
-//! the other stream, and whole lines in the log for any output of a service. Lines for a
-//! terminal are whole, with the escape sequences of services shown as text; a file or a pipe gets the bytes.
+//! the other stream, and whole lines in the log for any output of a service. A terminal is not given escape sequences of
+//! services that could do harm: they are printed as text. A file or a pipe gets the bytes.
 
 use std::io::{self, IsTerminal, Write};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use afresh_core::limits::{
     LINE_BYTES_MAX, LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL,
     OFFER_PATIENCE, OUTPUT_CHUNKS_MAX, OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
 };
-use afresh_core::text::{harmless, head, tame};
+use afresh_core::text::{TerminalFilter, harmless, head, tame};
 use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -193,6 +193,8 @@ fn write_all<S: Write, C: Fn(&str)>(
         }
     }
     writer.write(&merger.give_up_waiting());
+    // What was held back; a reader that is gone is told of nothing more.
+    writer.stream.flush().ok();
 }
 
 /// A stream, and its losses. The queue is emptied in any case, so that no pump waits for a reader that is
@@ -313,39 +315,82 @@ impl LineMerger {
 /// A stream of ours. One that is no terminal gets all bytes as they are.
 pub(crate) struct SanitizedStream<S> {
     stream: S,
-    is_terminal: bool,
-    wants_colours: bool,
-    /// A line that has not ended yet.
-    rest: Vec<u8>,
+    /// None where it is no terminal.
+    sanitizer: Option<Sanitizer>,
+}
+
+/// How the output of services is made fit for a terminal.
+pub(crate) enum Sanitizer {
+    /// By whole lines, of which only colours are left: several services write, or none that draws.
+    Lines {
+        wants_colours: bool,
+        /// A line that has not ended yet.
+        rest: Vec<u8>,
+    },
+    /// As it comes, with its colours and moves of the cursor: one program has the terminal.
+    Program(TerminalFilter),
+}
+
+impl Sanitizer {
+    pub(crate) const fn lines(wants_colours: bool) -> Self {
+        Self::Lines { wants_colours, rest: Vec::new() }
+    }
+
+    pub(crate) fn program() -> Self {
+        Self::Program(TerminalFilter::default())
+    }
+
+    /// What may be written of the output so far.
+    fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Program(filter) => filter.pass(bytes),
+            Self::Lines { wants_colours, rest } => {
+                rest.extend_from_slice(bytes);
+                let end = rest.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+                let whole = match end {
+                    None if rest.len() > LINE_BYTES_MAX => rest.len(),
+                    None => return Vec::new(),
+                    Some(end) => end,
+                };
+                let lines: Vec<u8> = rest.drain(..whole).collect();
+                tame(&lines, *wants_colours).into_bytes()
+            }
+        }
+    }
+
+    /// The rest: no more will come.
+    fn finish(&mut self) -> Vec<u8> {
+        match self {
+            Self::Program(filter) => filter.finish(),
+            Self::Lines { wants_colours, rest } => {
+                tame(&std::mem::take(rest), *wants_colours).into_bytes()
+            }
+        }
+    }
 }
 
 impl<S: Write + IsTerminal> SanitizedStream<S> {
-    pub(crate) fn new(stream: S, wants_colours: bool) -> Self {
-        let is_terminal = stream.is_terminal();
-        Self { stream, is_terminal, wants_colours, rest: Vec::new() }
+    pub(crate) fn new(stream: S, sanitizer: Sanitizer) -> Self {
+        let sanitizer = stream.is_terminal().then_some(sanitizer);
+        Self { stream, sanitizer }
     }
 }
 
 impl<S: Write> Write for SanitizedStream<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.is_terminal {
-            return self.stream.write(bytes);
-        }
-        self.rest.extend_from_slice(bytes);
-        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
-        let whole = match end {
-            None if self.rest.len() > LINE_BYTES_MAX => self.rest.len(),
-            None => return Ok(bytes.len()),
-            Some(end) => end,
-        };
-        let lines: Vec<u8> = self.rest.drain(..whole).collect();
-        let lines = tame(&lines, self.wants_colours);
+        let Some(sanitizer) = &mut self.sanitizer else { return self.stream.write(bytes) };
         // Not given back in part: a caller that tried again would write the same bytes twice.
-        write_whole(&mut self.stream, lines.as_bytes()).map_err(|(_, error)| error)?;
+        let fit = sanitizer.take(bytes);
+        write_whole(&mut self.stream, &fit).map_err(|(_, error)| error)?;
         Ok(bytes.len())
     }
 
+    /// Writes what was held back, too.
     fn flush(&mut self) -> io::Result<()> {
+        if let Some(sanitizer) = &mut self.sanitizer {
+            let rest = sanitizer.finish();
+            write_whole(&mut self.stream, &rest).map_err(|(_, error)| error)?;
+        }
         self.stream.flush()
     }
 }

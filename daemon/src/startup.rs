@@ -11,13 +11,14 @@ use serde_json::Value;
 
 use crate::control::{Bound, Listen, ListenError};
 use crate::os::{self, Signals};
-use crate::output::{Output, OutputThread};
+use crate::output::{Output, OutputThread, SanitizedStream, Sanitizer};
 use crate::process::{MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::rotation::{OpenFileError, RotatingFile, Tee};
 use crate::store::service_log::ServiceLogs;
 use crate::store::trace::Trace;
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervisor;
+use crate::write_path::WritePath;
 
 /// Why nothing could be supervised at all.
 #[derive(Debug, thiserror::Error)]
@@ -144,12 +145,15 @@ impl StdioStartup {
         log_file: Option<PathBuf>,
         trace: Option<PathBuf>,
     ) -> Result<Self, SetupError> {
-        let log_file = log_file.map(|path| RotatingFile::open(&path, LOG_FILE_BYTES_MAX));
+        let log_file =
+            log_file.map(|path| RotatingFile::open(&WritePath::named(path), LOG_FILE_BYTES_MAX));
         let log_file = log_file.transpose().map_err(SetupError::File)?;
         let signals = signals()?;
         os::keep_freed_memory();
         let processes = Processes::start()?;
         let stderr = os::stderr().map_err(SetupError::Output)?;
+        // The file has the bytes.
+        let stderr = SanitizedStream::new(stderr, Sanitizer::lines(true));
         let (stderr, stderr_thread) = Output::start("stderr", Tee::new(stderr, log_file), |_| {})
             .map_err(SetupError::Output)?;
         let complain = {

@@ -12,6 +12,7 @@ mod services;
 
 use std::collections::VecDeque;
 
+use afresh_core::audit::Actor;
 use afresh_core::control::HealthStatus;
 use afresh_core::fleet::Fleet;
 use afresh_core::health::Verdict;
@@ -427,7 +428,7 @@ impl Supervisor {
                     self.instances.push_event(service, generation, change);
                     Input::Unhealthy(generation, reason)
                 }
-                false => Input::Restart { reason },
+                false => Input::Restart { reason, by: Actor::Afresh("memory limit") },
             };
             self.input_to(service, input).await;
         }

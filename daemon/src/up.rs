@@ -30,7 +30,7 @@ use crate::definition::Surroundings;
 use crate::hooks::HookSetup;
 use crate::notify::{Notify, without_notify};
 use crate::os;
-use crate::output::{Output, OutputThread, SanitizedStream};
+use crate::output::{Output, OutputThread, SanitizedStream, Sanitizer};
 use crate::process::{Entered, Processes};
 use crate::runtime::Runtime;
 use crate::startup::{self, SetupError};
@@ -120,7 +120,7 @@ pub enum UpError {
 pub fn up(mut up: Up) -> Result<i32, UpError> {
     // The folder has to be there for the lock; what is wrong with it is said later, in the log.
     up.workspace.prepare().ok();
-    let lock = Lock::take(up.workspace.state(), Sole::Up)?;
+    let lock = Lock::take(&up.workspace.writable_state(), Sole::Up)?;
     let code = startup::block_on(run(up))?;
     drop(lock);
     Ok(code)
@@ -133,7 +133,7 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
     let entered = Processes::enter(&folder, up.on_supervisor_death).await?;
     let Entered { processes, instances, notices } = entered;
     let Streams { stdout, stderr, broken, written } = Streams::open(&mut up)?;
-    let past = past_of(&TrailFiles::of(&up.workspace, &up.trail).audit);
+    let past = past_of(TrailFiles::of(&up.workspace, &up.trail).audit.path());
     let around = Surroundings {
         logger: "afresh.up",
         holds_stdin: true,
@@ -199,7 +199,7 @@ impl Streams {
             }
             Lines::Drawn(stream) => Some(std::mem::replace(stream, Box::new(io::sink()))),
             Lines::File => {
-                let path = up.workspace.state().join("up.log");
+                let path = up.workspace.writable_state().join("up.log");
                 let file =
                     RotatingFile::open(&path, LOG_FILE_BYTES_MAX).map_err(SetupError::File)?;
                 Some(Box::new(file))
@@ -210,7 +210,7 @@ impl Streams {
             let (stderr, OutputThread { broken, done }) = (stdout.clone(), thread);
             return Ok(Self { stdout, stderr, broken, written: vec![done] });
         }
-        let tamed = |stream: File| SanitizedStream::new(stream, wants_colours);
+        let tamed = |stream: File| SanitizedStream::new(stream, Sanitizer::lines(wants_colours));
         let (stderr, stderr_thread) = startup::output("stderr", os::stderr().map(tamed), |_| {})?;
         let complain = stderr.clone();
         let complain = move |loss: &str| complain.log(loss);

@@ -68,6 +68,8 @@ pub(crate) struct Wires {
     /// There are few: the one that serves, one that comes, some that go.
     instances: Vec<InstanceWire>,
     buffers: Buffers,
+    /// Bytes that wait for the client before nothing more is read from it, where that is another bound.
+    client_bytes_max: Option<usize>,
 }
 
 #[derive(Default)]
@@ -90,6 +92,11 @@ impl Wires {
     /// The client's wire, and none yet of an instance.
     pub(crate) fn new(input: StreamReader, output: StreamWriter) -> Self {
         Self { client: Some(PeerWire::new(input, output)), ..Self::default() }
+    }
+
+    /// The same wires, with another bound of the bytes that wait for the client.
+    pub(crate) fn bounded(self, client_bytes_max: usize) -> Self {
+        Self { client_bytes_max: Some(client_bytes_max), ..self }
     }
 
     /// For a client that has no pipe: what it is told is taken from the outbox, and it is never gone.
@@ -116,7 +123,8 @@ impl Wires {
     /// Whether there is room for more of the client's.
     pub(crate) fn have_room(&self) -> bool {
         let has_room = |instance: &InstanceWire| instance.wire.waiting.bytes < TALK_BYTES_MAX;
-        self.instances.iter().all(has_room) && self.client_waiting() < CLIENT_BYTES_MAX
+        let client_bytes_max = self.client_bytes_max.unwrap_or(CLIENT_BYTES_MAX);
+        self.instances.iter().all(has_room) && self.client_waiting() < client_bytes_max
     }
 
     /// The pipes of an instance that is being started.

@@ -151,6 +151,45 @@ fn every_client_of_a_project_is_adopted_and_comes_back() {
     assert_unchanged(&env.work(), &PROJECT);
 }
 
+/// A gateway over HTTP in a client's file, with the reference to a variable in that client's own syntax.
+const GATEWAYS: [(&str, &str); 3] = [
+    (
+        ".mcp.json",
+        r#"{"mcpServers":{"gateway":{"type":"http","url":"http://127.0.0.1:8808/mcp","headers":{"Authorization":"Bearer ${GATEWAY_TOKEN}"}},"files":{"command":"npx","args":["server"]}}}"#,
+    ),
+    (
+        ".vscode/mcp.json",
+        r#"{"servers":{"gateway":{"type":"http","url":"http://127.0.0.1:8808/mcp","headers":{"Authorization":"Bearer ${env:GATEWAY_TOKEN}"}},"docs":{"command":"python"}}}"#,
+    ),
+    (
+        ".codex/config.toml",
+        "[mcp_servers.gateway]\nurl = \"http://127.0.0.1:8808/mcp\"\nbearer_token_env_var = \"GATEWAY_TOKEN\"\n\n[mcp_servers.docs]\ncommand = \"uvx\"\n",
+    ),
+];
+
+#[test]
+fn no_token_is_ever_written_into_a_file() {
+    let env = TestEnv::new();
+    put(&env.work(), &GATEWAYS);
+    let secret = "5ec2e7".repeat(10) + "0123";
+    let private = env.home().join(".local/state/afresh/private");
+    fs::create_dir_all(&private).unwrap();
+    fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).unwrap();
+    fs::write(private.join("gateway.token"), &secret).unwrap();
+    fs::write(env.work().join(".afresh/token"), &secret).unwrap();
+    let mut command = env.afresh(&["adopt", "--yes"]);
+    command.env("GATEWAY_TOKEN", &secret).stdin(Stdio::null());
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    for (name, old) in GATEWAYS {
+        let new = text(env.work().join(name));
+        assert!(!new.contains(&secret), "{new}");
+        assert!(new.contains("GATEWAY_TOKEN") && new != old, "{new}");
+    }
+    let printed = [done.stdout, done.stderr].concat();
+    assert!(!String::from_utf8_lossy(&printed).contains(&secret));
+}
+
 #[test]
 fn the_users_files_are_adopted_when_asked_for() {
     let env = TestEnv::new();

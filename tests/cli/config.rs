@@ -136,6 +136,11 @@ fn services_and_hooks_are_shown_without_their_secrets() {
     );
     let check = env.run(&["config", "check"]);
     assert_eq!(check.stdout, "ok: `afresh.toml`; 2 services; 1 hook\n", "{}", check.stderr);
+    // A hook of a project is in force when it is trusted.
+    let untrusted = env.run(&["config", "show", "--changed"]);
+    assert!(!untrusted.stdout.contains("[hook.me]"), "{untrusted:?}");
+    assert!(untrusted.stderr.contains("`hook.me` of this project is not trusted"));
+    assert_eq!(env.run(&["trust", "--yes"]).code, Some(0));
     let show = env.run(&["config", "show", "--changed"]);
     assert_eq!(
         show.stdout,

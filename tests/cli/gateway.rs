@@ -1,6 +1,7 @@
 //! `afresh gateway`, as far as it starts nothing.
 
 use afresh_tests::TestEnv;
+use afresh_tests::terminal::OnTerminal;
 
 #[test]
 fn spans_need_a_url_to_go_to() {
@@ -15,4 +16,27 @@ fn spans_need_a_url_to_go_to() {
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{}", refused.stderr);
         assert!(refused.stderr.contains(says), "{}", refused.stderr);
     }
+}
+
+#[test]
+fn names_in_a_file_cannot_attack_the_terminal() {
+    let env = TestEnv::new();
+    let name = "a\u{1b}]0;title\u{7}\u{202e}b";
+    let servers = serde_json::json!({"mcpServers": {
+        name: {"command": format!("./{name}")},
+        "c": {"command": "x", name: 1},
+        "d": {"url": "ftp://\u{1b}[6n"},
+    }});
+    env.write("servers.json", &servers.to_string());
+    let list = ["gateway", "--from", "servers.json", "--list"];
+    let mut terminal = OnTerminal::start(env.afresh(&list), 200, 24);
+    terminal.wait();
+    let raw = terminal.raw();
+    assert!(raw.contains("./a␛]0;title␇�b"), "{raw:?}");
+    // Our own colours stay.
+    for sequence in ["\u{1b}]", "\u{1b}[6n", "\u{7}", "\u{202e}"] {
+        assert!(!raw.contains(sequence), "{sequence:?} in {raw:?}");
+    }
+    // A program gets them as they are.
+    assert!(env.run(&list).stdout.contains(&format!("./{name}")));
 }

@@ -41,6 +41,29 @@ fn every_record_is_one_line_for_people() {
 }
 
 #[test]
+fn who_did_it_is_shown_unless_afresh_did() {
+    let env = TestEnv::new();
+    let record = |by: &str| {
+        format!(
+            r#"{{"timestamp":"2026-11-15T08:42:00.123Z","level":"INFO","message":"m","props":{{"service":"web","by":{by}}}}}"#
+        )
+    };
+    let by = [
+        r#"{"uid":1000,"pid":4711}"#,
+        r#"{"client":"a\u001b[31mb","token":"ci","tool":"restart_server"}"#,
+        r#"{"afresh":"watch"}"#,
+        "7",
+    ];
+    let lines: Vec<String> = by.iter().map(|by| record(by)).collect();
+    env.write(".afresh/audit.jsonl", &(lines.join("\n") + "\n"));
+    let history = env.run(&["history"]);
+    let ends: Vec<&str> =
+        history.stdout.lines().map(|line| line.split("web  ").nth(1).unwrap_or(line)).collect();
+    let client = "m [by client a␛[31mb, token ci, tool restart_server]";
+    assert_eq!(ends, ["m [by uid 1000, pid 4711]", client, "m", "m"], "{history:?}");
+}
+
+#[test]
 fn json_is_what_the_file_has() {
     let env = filled();
     let history = env.run(&["history", "--json"]);

@@ -15,6 +15,7 @@ mod install;
 mod plan;
 mod run;
 mod running;
+mod trust;
 
 use std::process::{Command, Stdio};
 

@@ -1,5 +1,7 @@
 //! `afresh status`, `afresh restart` and `afresh logs`, as a user sees them.
 
+use afresh_core::limits::CONTROL_ANSWER_WAIT;
+use afresh_daemon::monotonic;
 use afresh_tests::{Running, TestEnv, wait_for};
 use nix::sys::signal::Signal;
 
@@ -247,4 +249,48 @@ fn metrics_are_those_of_all_that_runs_here() {
         }
     }
     stop_all(&env, vec![one, other]);
+}
+
+#[test]
+fn an_afresh_that_is_stopped_delays_no_command() {
+    let (here, elsewhere) = (TestEnv::new(), TestEnv::new());
+    // Both workspaces are of one user.
+    let in_sight = |arguments: &[&str]| {
+        let mut command = here.afresh(arguments);
+        command.env("AFRESH_RUNTIME_DIR", elsewhere.runtime().join("afresh"));
+        command.output().expect("afresh runs")
+    };
+    let other = keep(&elsewhere, "web", &["idle"]);
+    other.signal(Signal::SIGSTOP);
+    here.write("afresh.toml", &format!("[service.a]\ncommand = [{HOSTILE:?}, \"idle\"]\n"));
+    for arguments in [&["status"][..], &["status", "--all"], &["down"], &["up", "-d"], &["down"]] {
+        let begin = monotonic();
+        in_sight(arguments);
+        // The wait for an answer is never begun.
+        let took = monotonic() - begin;
+        assert!(took < CONTROL_ANSWER_WAIT, "{arguments:?}: {took:?}");
+    }
+    let status = in_sight(&["status", "--all"]);
+    let said = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(said.contains(&format!("afresh with pid {} does not answer", other.pid())), "{said}");
+    other.signal(Signal::SIGCONT);
+    stop(&elsewhere, other);
+    here.assert_nothing_left();
+}
+
+#[test]
+fn a_squatted_runtime_folder_is_named_by_up_in_the_background() {
+    let env = TestEnv::with_shared_sockets();
+    std::fs::write(env.runtime().join("afresh"), "").expect("ours");
+    env.write("afresh.toml", &format!("[service.a]\ncommand = [{HOSTILE:?}, \"idle\"]\n"));
+    let up = env.run(&["up", "-d"]);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    let said = "run/afresh` is not a folder; remove it; the control socket is in `";
+    assert!(
+        up.stderr.contains("warning: the runtime folder") && up.stderr.contains(said),
+        "{up:?}"
+    );
+    assert!(env.run(&["status"]).stdout.contains("ready"));
+    assert_eq!(env.run(&["down"]).code, Some(0));
+    env.assert_nothing_left();
 }

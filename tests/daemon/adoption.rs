@@ -191,6 +191,7 @@ fn thirty_supervisors_in_a_row_are_killed_and_no_service_notices() {
     let env = TestEnv::new();
     let services = ["a count 1", "b count 1 setsid"];
     let mut supervisors = supervisor(&env, "keep", &services);
+    supervisors.wait_stdout("a | line 5", 1);
     supervisors.wait_stdout("b | line 5", 1);
     let before = hostile(&env);
     let mut printed = Vec::new();
@@ -412,4 +413,42 @@ fn a_visitor_that_says_nothing_or_nonsense_keeps_nobody_out() {
     drop(silent);
     assert_eq!(hostile(&env), before);
     stop(&env, second);
+}
+
+#[test]
+fn services_that_neither_a_supervisor_nor_a_socket_reaches_are_ended_by_down() {
+    for lost in ["warden.sock", ""] {
+        let env = TestEnv::new();
+        let supervisor = supervisor(&env, "keep", &["one idle", "two ignores-term"]);
+        pid_of(&env, "one");
+        pid_of(&env, "two");
+        kill(supervisor);
+        assert_eq!(hostile(&env).len(), 2, "they outlive it");
+        // As `git clean -fdx` does, in part or as a whole.
+        match lost {
+            "" => std::fs::remove_dir_all(folder(&env)).expect("it is there"),
+            name => std::fs::remove_file(folder(&env).join(name)).expect("it is there"),
+        }
+        let down = env.run(&["down"]);
+        assert_eq!(down.code, Some(0), "{down:?}");
+        assert_eq!(down.stdout, "2 services of an afresh that was killed: ended\n");
+        env.assert_nothing_left();
+        let nothing = env.run(&["down"]);
+        assert_eq!(nothing.code, Some(4), "{nothing:?}");
+    }
+}
+
+#[test]
+fn down_leaves_services_alone_that_have_a_supervisor_or_can_be_taken_over() {
+    let env = TestEnv::new();
+    let supervisor = supervisor(&env, "keep", &["one idle"]);
+    pid_of(&env, "one");
+    kill(supervisor);
+    let down = env.run(&["down"]);
+    assert_eq!(down.code, Some(4), "{down:?}");
+    assert!(down.stderr.contains("`afresh up` takes them over"), "{down:?}");
+    assert_eq!(hostile(&env).len(), 1);
+    let next = env.start(&["up"]);
+    next.wait_stderr("all services are set up", 1);
+    stop(&env, next);
 }

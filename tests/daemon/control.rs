@@ -411,6 +411,9 @@ fn another_user_gets_no_answer() {
             text.contains("got b''") || text.contains("reset") || text.contains("Broken"),
             "{text}"
         );
+        wait_for("it is on record", || !env.events("request_refused").is_empty());
+        let refused = env.events("request_refused").remove(0);
+        assert_eq!(refused["props"]["by"]["uid"], 65534, "{refused}");
     }
     stop(&env, &mut afresh);
 }

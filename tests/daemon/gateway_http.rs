@@ -12,10 +12,12 @@ use crate::gateway::{AT_ONCE, server};
 use crate::mcp::names;
 use crate::stop;
 
-/// Starts a gateway with a port of its own choice.
+/// Starts a gateway with a port of its own choice. Clients need a token only where one is configured.
 pub(crate) fn start(env: &TestEnv, entries: &[String]) -> (Running, u16) {
-    env.write("afresh.toml", &entries.concat());
-    let gateway = env.start(&["gateway", "--http", "127.0.0.1:0"]);
+    let config = entries.concat();
+    env.write("afresh.toml", &config);
+    let open: &[&str] = if config.contains("[gateway.token.") { &[] } else { &["--no-token"] };
+    let gateway = env.start(&[&["gateway", "--http", "127.0.0.1:0"], open].concat());
     let port = port_of(&gateway);
     (gateway, port)
 }
@@ -169,6 +171,8 @@ fn a_server_is_killed_under_many_clients() {
     wait_for("all calls are with the server", || {
         other.call("1", "server_status", &json!({})).text().contains("a: ready, 6 tools, 10 calls")
     });
+    // It has read them: what it never read would be sent to the next one.
+    assert_eq!(other.call("2", "a__echo", &json!({"text": "read"})).text(), "read");
     kill_server(a);
     for client in &mut clients {
         let reply = client.hear();

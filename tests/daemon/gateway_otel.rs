@@ -150,10 +150,12 @@ fn a_receiver_in_trouble_is_asked_again_and_holds_up_nobody() {
     let receiver =
         Receiver::start(|number| [Some("503 Busy"), Some("200 OK")].get(number).copied().flatten());
     let mut gateway = gateway(&env, &["--otlp", &receiver.url("")], &[]);
-    for id in 0..512 {
-        call(&mut gateway, &format!("c{id}"), "a__pid", &json!({}));
-        // No more are on their way than the server takes.
-        gateway.wait_stdout("\"id\":\"c", id + 1);
+    // No more are on their way than the server takes, and all of them within the pause between two deliveries.
+    for first in (0..512).step_by(128) {
+        for id in first..first + 128 {
+            call(&mut gateway, &format!("c{id}"), "a__pid", &json!({}));
+        }
+        gateway.wait_stdout("\"id\":\"c", first + 128);
     }
     let received = receiver.wait(2);
     assert_eq!((spans(&received[0]).len(), &received[0].body), (512, &received[1].body));

@@ -150,7 +150,7 @@ fn an_address_that_is_another_is_said_to_need_a_restart() {
     let env = TestEnv::new();
     let entries = [server(&env, "a", "", ""), "[gateway]\nhttp = \"127.0.0.1:0\"\n".to_owned()];
     env.write("afresh.toml", &entries.concat());
-    let mut gateway = env.start(&["gateway"]);
+    let mut gateway = env.start(&["gateway", "--no-token"]);
     let mut client = HttpClient::connect(afresh_tests::http_client::port_of(&gateway));
     env.write("afresh.toml", &entries.concat().replace(":0", ":1"));
     let words = "`http` of `[gateway]` has changed, which needs a restart";

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use afresh_tests::TestEnv;
+use afresh_tests::{Running, TestEnv, records_of};
 use nix::sys::signal::Signal;
 
 use crate::{HOSTILE, keep, stop};
@@ -113,18 +113,24 @@ fn clean_exits_and_policies() {
 #[test]
 fn a_full_disk_stops_no_supervision_and_is_said() {
     let env = TestEnv::new();
-    symlink("/dev/full", env.audit_file()).expect("the folder is ours");
-    let mut afresh = keep(&env, &["--delay", "1ms"], &["exit-at", "3", "1"]);
+    // What the user names may be a link to a device.
+    let trail = env.home().join("audit.jsonl");
+    symlink("/dev/full", &trail).expect("the folder is ours");
+    let words = ["keep", "--delay", "1ms", "--", HOSTILE, "exit-at", "3", "1"];
+    let mut command = env.afresh(&words);
+    command.env("AFRESH_TRAIL_AUDIT_FILE", &trail);
+    let mut afresh = Running::start(command);
     afresh.wait_stdout("arrived", 1);
     afresh.wait_stderr("could not be written", 1);
     assert!(afresh.stderr().contains("No space left on device"), "{}", afresh.stderr());
     // Room again: the loss itself is on record.
-    fs::remove_file(env.audit_file()).expect("ours");
+    fs::remove_file(&trail).expect("ours");
     afresh.signal(Signal::SIGUSR1);
     afresh.wait_stdout("arrived", 2);
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
-    let lost = env.events("trail_records_lost");
+    let mut lost = records_of(&trail);
+    lost.retain(|record| record["props"]["event_type"] == "trail_records_lost");
     let count: u64 = lost.iter().filter_map(|record| record["props"]["count"].as_u64()).sum();
     assert!(count >= 4, "{lost:?}");
     env.assert_nothing_left();
@@ -203,7 +209,11 @@ fn a_link_to_somebody_elses_file_is_left_alone() {
     symlink(&theirs, env.audit_file()).expect("the folder is ours");
     let done = env.run(&["keep", "--", HOSTILE, "exit", "0"]);
     assert_eq!(done.code, Some(0));
-    assert!(done.stderr.contains("it is a symbolic link, not a file"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("audit.jsonl` is a symbolic link, and none is followed"),
+        "{}",
+        done.stderr
+    );
     let text = fs::read_to_string(&theirs).expect("it is there");
     assert_eq!(text, "ssh-ed25519 AAAA\nssh-ed25519 BBBB");
     env.assert_nothing_left();

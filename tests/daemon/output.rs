@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use afresh_tests::terminal::OnTerminal;
 use afresh_tests::{Running, TestEnv, wait_for};
 use nix::sys::signal::Signal;
 
@@ -176,4 +177,70 @@ fn a_stdin_that_does_not_block_is_read_all_the_same() {
     let done = afresh.wait_with_output().expect("our child");
     assert_eq!(String::from_utf8_lossy(&done.stdout), "hello\n");
     env.assert_nothing_left();
+}
+
+/// Sets a title, asks for a report, writes to the clipboard, turns the direction of writing; and colours a word.
+const HOSTILE_LINE: &str = "printf 'A\\033]0;title\\007B\\033[6nC\\033]52;c;eA==\\033\\\\D\\302\\2332JE\\342\\200\\256F \\033[31mred\\033[0m\\n'";
+const AS_TEXT: &str = "␛]0;titleXB␛[6nC␛]52;c;eA==␛\\D�2JE�F \u{1b}[31mred\u{1b}[0m";
+
+/// The line as it is seen, up to the bell.
+fn assert_harmless(raw: &str, bell: &str) {
+    let wanted = AS_TEXT.replace('X', bell);
+    assert!(raw.contains(&wanted), "{raw:?}");
+    for sequence in ["\u{1b}]", "\u{1b}[6n", "\u{9b}", "\u{202e}"] {
+        assert!(!raw.contains(sequence), "{sequence:?} in {raw:?}");
+    }
+}
+
+#[test]
+fn a_kept_command_cannot_attack_the_terminal_and_keeps_colours_and_moves() {
+    let env = TestEnv::new();
+    // Both streams; a move, and a prompt without an end, which is seen at once.
+    let script = format!(
+        "{HOSTILE_LINE}; {HOSTILE_LINE} >&2; printf '1 %%\\r\\033[2K2 %%\\033[1A\\nname? '; read name"
+    );
+    let keep = ["keep", "--policy", "never", "--", "sh", "-c", &script];
+    let mut terminal = OnTerminal::start(env.afresh(&keep), 80, 24);
+    wait_for("it asks", || terminal.raw().contains("name? "));
+    terminal.press("x\n");
+    assert_eq!(terminal.wait().code(), Some(0), "{:?}", terminal.raw());
+    let raw = terminal.raw();
+    assert_harmless(&raw, "\u{7}");
+    assert_eq!(raw.matches("␛]0;title").count(), 2, "{raw:?}");
+    assert!(raw.contains("1 %\r\u{1b}[2K2 %\u{1b}[1A"), "{raw:?}");
+    env.assert_nothing_left();
+    // Copies share it by lines.
+    let keep = ["keep", "--policy", "never", "--copies", "2", "--", "sh", "-c", HOSTILE_LINE];
+    let mut terminal = OnTerminal::start(env.afresh(&keep), 80, 24);
+    assert_eq!(terminal.wait().code(), Some(0), "{:?}", terminal.raw());
+    assert_harmless(&terminal.raw(), "␇");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_pipe_gets_the_bytes_of_a_kept_command_as_they_are() {
+    let env = TestEnv::new();
+    let script = format!("{HOSTILE_LINE}; {HOSTILE_LINE} >&2");
+    let done = env.run(&["keep", "--policy", "never", "--", "sh", "-c", &script]);
+    let line = "A\u{1b}]0;title\u{7}B\u{1b}[6nC\u{1b}]52;c;eA==\u{1b}\\D\u{9b}2JE\u{202e}F \u{1b}[31mred\u{1b}[0m\n";
+    assert_eq!(done.stdout, line);
+    assert!(done.stderr.contains(line), "{:?}", done.stderr);
+}
+
+#[test]
+fn mcp_servers_cannot_attack_the_terminal() {
+    let env = TestEnv::new();
+    let script = format!("{HOSTILE_LINE} >&2; exec cat > /dev/null");
+    let servers =
+        serde_json::json!({"mcpServers": {"evil": {"command": "sh", "args": ["-c", script]}}});
+    let file = env.write("servers.json", &servers.to_string());
+    let file = file.to_str().expect("a path of ours");
+    for arguments in [&["mcp", "--", "sh", "-c", &script][..], &["gateway", "--from", file]] {
+        let mut terminal = OnTerminal::start(env.afresh(arguments), 80, 24);
+        wait_for("the line is seen", || terminal.raw().contains("red"));
+        terminal.signal(Signal::SIGTERM);
+        terminal.wait();
+        assert_harmless(&terminal.raw(), "␇");
+        env.assert_nothing_left();
+    }
 }

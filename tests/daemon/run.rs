@@ -306,7 +306,8 @@ fn a_run_is_seen_and_steered_from_any_terminal() {
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert!(stopped.stdout.starts_with("run: stopped (pid "), "{stopped:?}");
     assert_eq!(run.wait().code(), Some(1), "{}", run.stderr());
-    assert!(run.stdout().contains("somebody wants a stop: enough"), "{}", run.stdout());
+    let by = format!("a stop was requested by uid {}, pid ", nix::unistd::Uid::effective());
+    assert!(run.stdout().contains(&by) && run.stdout().contains(": enough"), "{}", run.stdout());
     env.assert_nothing_left();
 }
 

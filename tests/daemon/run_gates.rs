@@ -74,3 +74,30 @@ fn a_time_that_is_over_ends_the_gate_that_runs() {
     assert_eq!((files(&env), records(&env, "gate_ended").len()), ([true, false], 0));
     env.assert_nothing_left();
 }
+
+#[test]
+fn the_agent_is_told_what_a_gate_printed_but_no_keys() {
+    let key = format!("ghp_{}", "0123456789".repeat(4));
+    let gate =
+        "- Gate: echo \"expected token: foo1, key $A_KEY of $MY_TOKEN\"; test -f fixed.txt\n";
+    let env = with_gates(gate);
+    // The second session is told why the gate failed.
+    env.write("agent.sh", "cat > prompt.$(ls prompt.* 2>/dev/null | wc -l); touch one.txt; [ -e prompt.1 ] && touch fixed.txt; exit 0\n");
+    let mut run = env.afresh(&RUN);
+    run.env("A_KEY", &key).env("MY_TOKEN", "a-secret-of-mine-42");
+    let run = run.output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    let prompt = fs::read_to_string(env.work().join("prompt.1")).unwrap();
+    assert!(prompt.contains("expected token: foo1, key [redacted] of [redacted]"), "{prompt}");
+    // On screen and in the log of the session it is redacted as everything there.
+    let stdout = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(stdout.contains("expected token: [redacted]"), "{stdout}");
+    let logs = env.work().join(".afresh/runs/1");
+    for entry in fs::read_dir(logs).unwrap() {
+        let log = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(!log.contains("foo1"), "{log}");
+        for line in log.lines() {
+            assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+        }
+    }
+}

@@ -421,3 +421,18 @@ fn without_git_no_git_is_started() {
         assert_eq!(env.work().join("asked").exists(), code > 0, "{more:?}");
     }
 }
+
+#[test]
+fn a_repository_does_not_choose_a_program_that_git_starts_to_watch_its_files() {
+    let env = repository(&[]);
+    let started = env.work().join(".git/started");
+    // A git that asks it before each look at the files.
+    let monitor = format!("sh -c 'touch {}' #", started.display());
+    git(&env, &["config", "core.fsmonitor", &monitor]);
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!started.exists(), "the monitor of the repository was started");
+    git(&env, &["status"]);
+    assert!(started.exists(), "git itself starts it");
+    env.assert_nothing_left();
+}

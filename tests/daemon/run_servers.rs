@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 done
 "#;
 
-const DRY: [&str; 4] = ["run", "--agent", "claude", "--dry-run"];
+const DRY: [&str; 5] = ["run", "--trust", "--agent", "claude", "--dry-run"];
 
 fn project() -> TestEnv {
     let env = TestEnv::new();
@@ -80,7 +80,7 @@ fn secrets_of_servers_are_in_no_command_line_and_in_no_file_afterwards() {
     fs::create_dir_all(env.work().join(".afresh")).expect("the workspace is writable");
     // A run that was killed has left it, with the rights of whoever made it.
     let left = env.write(".afresh/agent-servers.json", "old");
-    let words = ["run", "--no-git", "--max-restarts", "0", "--max-remediations", "0"];
+    let words = ["run", "--trust", "--no-git", "--max-restarts", "0", "--max-remediations", "0"];
     let agent = ["--agent", "claude", "--agent-command", "sh agent.sh"];
     let run = env.run(&[&words[..], &agent].concat());
     assert_eq!(run.code, Some(1), "{run:?}");

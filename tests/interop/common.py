@@ -81,7 +81,7 @@ class Gateway(Front):
     """A gateway over HTTP, with the servers that the folder's `afresh.toml` names."""
 
     def __init__(self, command, folder, mark, variables=None):
-        super().__init__([*command, "--http", "127.0.0.1:0"], folder, mark, variables)
+        super().__init__([*command, "--http", "127.0.0.1:0", "--no-token"], folder, mark, variables)
         self.url = "http://127.0.0.1:9/mcp"  # where nobody is
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:

@@ -163,26 +163,69 @@ impl HttpClient {
     /// What came back.
     #[track_caller]
     pub fn hear(&mut self) -> Reply {
+        let (status, session, text, is_stream) = self.receive();
+        let mut reply = Reply { status, session, messages: Vec::new() };
+        if is_stream {
+            let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+            reply.messages.extend(data.filter_map(|data| serde_json::from_str(data).ok()));
+        } else {
+            reply.messages.extend(serde_json::from_str::<Value>(&text));
+        }
+        reply
+    }
+
+    /// What came back, if it is no longer than this; the rest of a longer one is left.
+    #[track_caller]
+    pub fn hear_short(&mut self, bytes_max: usize) -> Option<String> {
+        let stream = self.stream.as_mut().expect("something was sent");
+        let (_, _, length, _) = head(stream);
+        if let Some(length) = length {
+            let mut body = vec![0; length.min(bytes_max)];
+            stream.read_exact(&mut body).expect("a body");
+            return (length <= bytes_max).then(|| String::from_utf8_lossy(&body).into_owned());
+        }
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).expect("a length");
+            let length = usize::from_str_radix(line.trim_end(), 16).expect("a length");
+            let mut bytes = vec![0; (length + 2).min(bytes_max)];
+            stream.read_exact(&mut bytes).expect("a chunk");
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            if length > bytes_max || length == 0 {
+                return None;
+            }
+            if text.contains("data: {") {
+                return Some(text);
+            }
+        }
+    }
+
+    /// The body that came back, as it is: JSON or events.
+    #[track_caller]
+    pub fn hear_raw(&mut self) -> String {
+        self.receive().2
+    }
+
+    /// The status, the session, the body, and whether that is a stream.
+    #[track_caller]
+    fn receive(&mut self) -> (u16, Option<String>, String, bool) {
         let stream = self.stream.as_mut().expect("something was sent");
         let (status, session, length, is_stream) = head(stream);
-        let mut reply = Reply { status, session, messages: Vec::new() };
+        let mut text = String::new();
         match length {
             Some(length) => {
                 let mut body = vec![0; length];
                 stream.read_exact(&mut body).expect("a whole body");
-                reply.messages.extend(serde_json::from_slice::<Value>(&body));
+                text.push_str(&String::from_utf8_lossy(&body));
             }
             None if is_stream => {
-                let mut text = String::new();
                 while let Some(chunk) = chunk(stream) {
                     text.push_str(&chunk);
                 }
-                let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-                reply.messages.extend(data.filter_map(|data| serde_json::from_str(data).ok()));
             }
             None => {}
         }
-        reply
+        (status, session, text, length.is_none() && is_stream)
     }
 
     #[track_caller]

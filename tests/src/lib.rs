@@ -33,6 +33,8 @@ pub struct TestEnv {
     mark: String,
     /// Whether control sockets are looked for in this test's own folder alone.
     has_own_sockets: bool,
+    /// Whether commands accept what the workspace's files ask for, as they do in CI.
+    has_trust: bool,
 }
 
 impl Default for TestEnv {
@@ -59,7 +61,7 @@ impl TestEnv {
         for folder in ["work/.afresh", "home", "run", "tmp"] {
             fs::create_dir_all(root.join(folder)).expect("the temp folder is writable");
         }
-        Self { root, mark, has_own_sockets: true }
+        Self { root, mark, has_own_sockets: true, has_trust: true }
     }
 
     /// The same with the folders for control sockets that a user without `AFRESH_RUNTIME_DIR` has: one
@@ -67,6 +69,13 @@ impl TestEnv {
     pub fn with_shared_sockets() -> Self {
         let mut env = Self::new();
         env.has_own_sockets = false;
+        env
+    }
+
+    /// The same for a user who has not accepted anything that the files of the workspace ask for.
+    pub fn without_trust() -> Self {
+        let mut env = Self::new();
+        env.has_trust = false;
         env
     }
 
@@ -104,10 +113,14 @@ impl TestEnv {
         path
     }
 
-    /// An `afresh` command with this environment, ready for arguments.
+    /// An `afresh` command with this environment, ready for arguments. Those that use what a project's files ask for
+    /// accept it.
     pub fn afresh(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(afresh_binary());
-        command.args(arguments);
+        command.args(arguments.first());
+        let asks = matches!(arguments.first(), Some(&("gateway" | "up" | "hooks")));
+        command.args((asks && self.has_trust).then_some("--trust"));
+        command.args(arguments.iter().skip(1));
         self.furnish(&mut command);
         command
     }

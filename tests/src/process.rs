@@ -92,3 +92,10 @@ pub fn zombies_of(parent: i32) -> usize {
     };
     pids.filter(|entry| entry.file_name().to_str().is_some_and(is_zombie)).count()
 }
+
+/// The most that a process has had in memory so far, in kB.
+pub fn peak_resident(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse().ok()).expect("a number")
+}

@@ -7,7 +7,7 @@ use afresh_core::report::Origin;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::environment::{ConfigText, Environment, read_config};
+use crate::environment::{ConfigText, Environment, read_config, with_own_files};
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Paint, counted};
 
@@ -78,7 +78,8 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> CommandR
         }
     };
     let sources: Vec<config::ConfigSource<'_>> = texts.iter().map(ConfigText::source).collect();
-    let loaded = config::load(&sources, &variables, &[]);
+    let loaded = config::load(&sources, &variables, &[])
+        .and_then(|config| with_own_files(config, &workspace));
     let files: Vec<&str> = texts.iter().map(|text| text.path.as_str()).collect();
     if json {
         let messages = match &loaded {
@@ -137,7 +138,7 @@ pub(super) fn message_to_json(
 }
 
 fn show(json: bool, changed: bool, environment: &Environment) -> CommandResult {
-    let config = environment.config(&environment.workspace(), &[])?;
+    let config = environment.config_for(&environment.workspace(), &[], &[""])?;
     let is_shown = |origin: &Origin| !changed || *origin != Origin::Default;
     let rows: Vec<ShownSetting> = config.shown().filter(|shown| is_shown(&shown.origin)).collect();
     let mut tables = config.shown_tables();

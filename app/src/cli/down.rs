@@ -6,7 +6,7 @@ use afresh_core::control::Face;
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, DOWN_WAIT_MAX};
 use afresh_core::service::State;
 use afresh_daemon::store::lock::up_holder;
-use afresh_daemon::{abandoned_warden, control, monotonic, process_is_alive};
+use afresh_daemon::{abandoned_warden, control, end_lost_services, monotonic, process_is_alive};
 use clap::Args;
 
 use crate::environment::Environment;
@@ -17,7 +17,8 @@ use crate::running::{RunningServices, first_names};
 /// Ends the `afresh up` of this workspace, be it in the background or on another terminal.
 ///
 /// Its services are stopped in the opposite order of their start: each is asked by its stop signal, and
-/// killed with all that it has started when its time is over. This command waits until all are gone.
+/// killed with all that it has started when its time is over. This command waits until all are gone. Services that
+/// outlived an `afresh up` that was killed, and that no other one can take over, are ended as well.
 #[derive(Debug, Args)]
 #[command(
     about = "End `afresh up` of this workspace, with all of its services",
@@ -34,7 +35,7 @@ pub(crate) struct DownArgs {
 pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> CommandResult {
     let daemons = super::up::daemons(environment, &[Face::Up])?;
     let [daemon, ..] = &daemons[..] else {
-        return Err(not_there(environment));
+        return end_lost(environment);
     };
     let pid = daemon.version.pid;
     control::shutdown(&daemon.socket, &arguments.reason)?;
@@ -52,6 +53,29 @@ pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> CommandRes
         std::thread::park_timeout(DOWN_LOOK_INTERVAL);
     }
     output::print("all services are down\n")
+}
+
+/// Ends services whose `afresh up` was killed, and whose warden has lost its socket, as by `git clean -fdx`: nothing
+/// else reaches them. An error where there are none.
+fn end_lost(environment: &Environment) -> CommandResult {
+    let workspace = environment.located_workspace();
+    let folder = workspace.state().join("run");
+    if up_holder(workspace.state()).is_some() || abandoned_warden(&folder).is_some() {
+        return Err(not_there(environment));
+    }
+    match end_lost_services(&folder) {
+        Ok(0) => Err(not_there(environment)),
+        Ok(count) => {
+            let services = output::counted(count as u64, "service");
+            output::print(&format!("{services} of an afresh that was killed: ended\n"))
+        }
+        Err(pids) => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            let text = "services of an afresh that was killed do not end";
+            let hint = format!("end them by `kill -9 {}`", pids.join(" "));
+            Err(CommandError::new(Exit::Failed, text).hint(hint))
+        }
+    }
 }
 
 /// The error where no `afresh up` runs here.

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use afresh_core::audit::{EventType, Level};
+use afresh_core::audit::{EventType, Level, actor};
 use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_core::time::{Stamp, parse_duration};
 use afresh_daemon::store::history::{Filter, History, HistoryEntry, TrailFollower};
-use afresh_daemon::store::workspace::TrailFiles;
+use afresh_daemon::store::workspace::{TrailFiles, Workspace};
 use clap::{Args, ValueEnum};
 
 use crate::environment::Environment;
@@ -182,10 +182,12 @@ impl HistoryArgs {
 fn trail(environment: &Environment) -> CommandResult<PathBuf> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
-    let path = TrailFiles::of(&workspace, &config.trail).audit;
+    let path_in =
+        |workspace: &Workspace| TrailFiles::of(workspace, &config.trail).audit.path().to_owned();
+    let path = path_in(&workspace);
     Ok(match path.exists() {
         true => path,
-        false => TrailFiles::of(&environment.located_workspace(), &config.trail).audit,
+        false => path_in(&environment.located_workspace()),
     })
 }
 
@@ -238,7 +240,7 @@ struct HistoryPrinter {
 }
 
 impl HistoryPrinter {
-    /// Time, level, service, message and reason.
+    /// Time, level, service, message, reason and actor.
     fn print(&mut self, entry: &HistoryEntry) -> io::Result<()> {
         if self.json {
             return self.lines.write(&entry.line);
@@ -262,10 +264,12 @@ impl HistoryPrinter {
             Some(reason) if !says(message, reason) => format!(" ({})", harmless(reason)),
             _ => String::new(),
         };
+        let by = actor::shown(&entry.value["props"]["by"]);
+        let by = by.map_or_else(String::new, |by| format!(" [by {}]", harmless(&by)));
         let time = self.paint.dim(&format!("{time:<23}"));
         let service = self.paint.bold(&service);
         let message = harmless(message);
-        self.lines.write(&format!("{time} {level} {service}{padding}  {message}{reason}"))
+        self.lines.write(&format!("{time} {level} {service}{padding}  {message}{reason}{by}"))
     }
 }
 

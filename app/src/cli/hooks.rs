@@ -25,6 +25,10 @@ use crate::output;
                   on = [\"crash_loop\", \"gave_up\", \"recovered\"]"
 )]
 pub(crate) struct HooksArgs {
+    /// Accept all that the project's files ask for, for this process alone: for CI; see `afresh trust`
+    #[arg(long, global = true)]
+    trust: bool,
+
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -40,7 +44,9 @@ enum What {
 }
 
 pub(crate) fn run(arguments: &HooksArgs, environment: &Environment) -> CommandResult {
-    let hooks = environment.config(&environment.workspace(), &[])?.hooks;
+    let environment = &environment.with_trust(arguments.trust);
+    let config = environment.config_for(&environment.workspace(), &[], &["hook."])?;
+    let hooks = config.hooks;
     let Some(What::Test { name }) = &arguments.what else {
         if hooks.is_empty() {
             output::remark("there are no hooks; `[hook.NAME]` in `afresh.toml` makes one");
@@ -49,6 +55,13 @@ pub(crate) fn run(arguments: &HooksArgs, environment: &Environment) -> CommandRe
     };
     let known = || hooks.iter().map(|hook| hook.name.as_str());
     if !known().any(|known| known == name) {
+        if config.untrusted.iter().any(|request| request.name == format!("hook.{name}")) {
+            let text = format!("hook `{}` of this project is not trusted", harmless(name));
+            return Err(CommandError::new(Exit::Failed, text).hint(format!(
+                "look at it and accept it with `afresh trust hook.{}`",
+                harmless(name)
+            )));
+        }
         let text = format!("there is no hook `{}`", harmless(name));
         let error = CommandError::new(Exit::NotFound, text);
         return Err(error.did_you_mean(name, known(), "`afresh hooks` shows those there are"));

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod down;
+mod env_files;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod gateway;
@@ -24,6 +25,8 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod status;
+pub(crate) mod trust;
+pub(crate) mod trust_pins;
 pub(crate) mod up;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +48,7 @@ use clap::{Parser, Subcommand};
   \
                   afresh run PLAN.md                         let an agent carry out a plan\n  \
                   afresh adopt                               put it in front of your MCP servers\n  \
+                  afresh trust                               accept what a project's files start\n  \
                   afresh status                              what runs here\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
@@ -82,6 +86,7 @@ pub(crate) enum Command {
     Plan(plan::PlanArgs),
     Hooks(hooks::HooksArgs),
     Install(install::InstallArgs),
+    Trust(trust::TrustArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),

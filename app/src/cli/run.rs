@@ -23,7 +23,7 @@ use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
-use afresh_daemon::{AgentSetup, ProcessMark, Run, RunError, RunUpdate, program_in};
+use afresh_daemon::{AgentSetup, ProcessMark, Run, RunError, RunUpdate, WritePath, program_in};
 use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
 
@@ -73,6 +73,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     plain: bool,
 
+    /// Accept all that the project's files ask for, for this process alone: for CI; see `afresh trust`
+    #[arg(long)]
+    trust: bool,
+
     /// With `--dry-run`: the same as one object
     #[arg(long, requires = "dry_run")]
     json: bool,
@@ -86,6 +90,7 @@ pub(crate) struct RunArgs {
 const PLAN: &str = "PLAN.md";
 
 pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit, CommandError> {
+    let environment = &environment.with_trust(arguments.trust);
     let plan = read_plan(&arguments.plan, environment)?;
     let mut workspace = environment.workspace();
     let config = arguments.flags.config(environment, &workspace)?;
@@ -105,21 +110,21 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     if let Some(notice) = workspace.prepare().map_err(unavailable)? {
         output::warn(&notice);
     }
-    let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
+    let _lock = Lock::take(&workspace.writable_state(), Sole::Run).map_err(unavailable)?;
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
     let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
     let env = end_leftovers(&mark, environment.variables.clone())?;
-    let runs = Runs::open(workspace.state())?;
+    let runs = Runs::open(&workspace.writable_state())?;
     let (cwd, root) = (environment.cwd.as_path(), workspace.root());
     let of_plan = PlanRuns { runs: &runs, plan: &arguments.plan, cwd, root };
     let (number, past) = match arguments.resume {
         true => of_plan.resume()?,
         false => (of_plan.begin(&plan.title, kind)?, ResumeState::default()),
     };
-    let logs = workspace.state().join("runs").join(number.to_string());
-    std::fs::create_dir_all(&logs).map_err(unavailable)?;
+    let logs = workspace.writable_state().join("runs").join(number.to_string());
+    logs.make_folder().map_err(unavailable)?;
     let teller = ProgressPrinter::new();
-    teller.begins(number, &plan, kind, &logs);
+    teller.begins(number, &plan, kind, logs.path());
     servers::tell(&found);
     let (sender, requests) = afresh_daemon::user_requests();
     let is_drawn = !arguments.plain && screen::is_possible();
@@ -135,7 +140,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
             servers: Box::new(move || {
                 servers.find().servers.into_iter().map(|it| it.server).collect()
             }),
-            servers_file: workspace.state().join("agent-servers.json"),
+            servers_file: workspace.writable_state().join("agent-servers.json"),
         },
         folder: environment.cwd.clone(),
         logs,
@@ -220,7 +225,7 @@ fn end(
 /// Two runs that commit to one repository would take each other's work for theirs.
 fn lock_git(folder: &Path, is_unused: bool) -> Result<Option<Lock>, CommandError> {
     let Some(git) = git_folder(folder).filter(|_| !is_unused) else { return Ok(None) };
-    match Lock::take(&git, Sole::RunInGit) {
+    match Lock::take(&WritePath::beneath(&git, ""), Sole::RunInGit) {
         Ok(lock) => Ok(Some(lock)),
         Err(error @ LockError::Taken { .. }) => Err(unavailable(error)),
         // A folder that cannot be written cannot be committed to either, which git reports.

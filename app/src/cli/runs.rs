@@ -49,7 +49,7 @@ enum RunsCommand {
 pub(crate) fn run(arguments: &RunsArgs, environment: &Environment) -> CommandResult {
     let workspace = environment.located_workspace();
     let runs = match Runs::path_in(workspace.state()).exists() {
-        true => Some(Runs::open(workspace.state())?),
+        true => Some(Runs::open(&workspace.writable_state())?),
         false => None,
     };
     match &arguments.command {

@@ -11,6 +11,7 @@ use afresh_core::control::{Face, ServiceStatus, State};
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::limits::STATUSES_QUEUE_MAX;
 use afresh_core::time::parse_duration;
+use afresh_core::trust::untrusted_note;
 use afresh_daemon::control::{self, Daemon};
 use afresh_daemon::store::lock::{LockError, Sole};
 use afresh_daemon::store::workspace::Workspace;
@@ -67,14 +68,22 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     plain: bool,
 
+    /// Accept all that the project's files ask for, for this process alone: for CI; see `afresh trust`
+    #[arg(long)]
+    trust: bool,
+
     /// We are the background: tell on stdout how the services are, as long as it is read
     #[arg(long, hide = true)]
     in_background: bool,
 }
 
+/// The beginnings of the names of requests that are about `afresh up`.
+const CONCERNS: [&str; 2] = ["hook.", "daemon."];
+
 pub(crate) fn run(arguments: UpArgs, environment: Environment) -> CommandResult {
+    let environment = environment.with_trust(arguments.trust);
     let workspace = environment.workspace();
-    let config = environment.config(&workspace, &[])?;
+    let config = environment.config_for(&workspace, &[], &CONCERNS)?;
     if config.services.is_empty() {
         return Err(none_defined(&environment));
     }
@@ -131,6 +140,10 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> CommandResult 
 /// Reads the configuration again. One without services is more likely a mistake than a wish.
 fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings) -> Reload {
     Box::new(move || {
+        // Hooks go on where it is not known what is trusted.
+        if let Some(problem) = environment.trust(&workspace).problem {
+            return Err(format!("error: {problem}"));
+        }
         let config =
             environment.quiet_config(&workspace, &[]).map_err(|error| error.to_string())?;
         if config.services.is_empty() {
@@ -140,10 +153,11 @@ fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings
         }
         let is_other = config.daemon != daemon;
         let note = "`[daemon]` has changed: that counts from the next `afresh up` on".to_owned();
+        let untrusted = untrusted_note(&config.untrusted_names(&CONCERNS));
         Ok(Reloaded {
             services: config.services,
             hooks: config.hooks,
-            notes: is_other.then_some(note).into_iter().collect(),
+            notes: is_other.then_some(note).into_iter().chain(untrusted).collect(),
         })
     })
 }
@@ -195,6 +209,9 @@ fn start_background(
     let mut command = Command::new(std::env::current_exe().or_exit(Exit::Unavailable)?);
     command.args(["up", "--in-background"]).args(&arguments.names);
     command.current_dir(&environment.cwd);
+    if arguments.trust {
+        command.arg("--trust");
+    }
     if let Some(listen) = arguments.listen {
         command.arg("--listen").arg(listen.to_string());
     }
@@ -238,6 +255,9 @@ fn start_background(
         "in the background (pid {}): `afresh status`, `afresh logs -f`, `afresh down`",
         child.id()
     ));
+    if let Some(warning) = environment.runtime_folders().warning() {
+        output::warn(&format!("warning: {warning}"));
+    }
     let has_failed = all.iter().any(|status| matches!(status.state, State::Failed { .. }));
     Ok(if has_failed { Exit::Failed } else { Exit::Success })
 }

@@ -38,6 +38,9 @@ pub struct AgentServers {
     pub note: Option<String>,
     /// Files that cannot be understood.
     pub mistakes: Vec<Box<ConfigError>>,
+    /// Servers of the project that the user has not accepted, by the names of their requests: whether they are
+    /// started is for the agent alone to say.
+    pub untrusted: Vec<String>,
 }
 
 /// A server that afresh will stand in front of.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::servers::{ConfigFile, ProjectContext, ServerRules};
-use crate::audit::redact::KnownSecrets;
+use crate::audit::redact::{KnownSecrets, Redaction};
 use crate::limits::{AGENT_END_WAIT, AGENT_SERVER_END_WAIT};
 use crate::service::Exit;
 use crate::time::Stamp;
@@ -110,8 +110,8 @@ impl AgentKind {
     }
 }
 
-/// What an agent may do without asking. A run has no user to ask: the rest is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What an agent may do without asking, least first. A run has no user to ask: the rest is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
     /// It reads, and writes nothing.
     Plan,
@@ -337,14 +337,15 @@ pub enum AgentEvent {
 }
 
 impl AgentEvent {
-    /// The same, with a mark where a secret stood.
+    /// The same, with a mark where a secret stood. What an agent said goes into the prompts of sessions after it.
     #[must_use]
     pub fn without_secrets(mut self, secrets: &KnownSecrets) -> Self {
-        let text = match &mut self {
-            Self::Text(text) | Self::Strange(text) => text,
-            Self::ToolBegan { detail, .. } => detail,
-            Self::Retrying { why, .. } => why,
-            Self::TurnEnded(TurnEnd::Done(text) | TurnEnd::Failed { why: text, .. }) => text,
+        let (text, level) = match &mut self {
+            Self::Text(text) | Self::TurnEnded(TurnEnd::Done(text)) => (text, Redaction::Prompts),
+            Self::Strange(text)
+            | Self::ToolBegan { detail: text, .. }
+            | Self::Retrying { why: text, .. }
+            | Self::TurnEnded(TurnEnd::Failed { why: text, .. }) => (text, Redaction::Records),
             Self::Ready { .. }
             | Self::Deaf
             | Self::Context(_)
@@ -353,7 +354,7 @@ impl AgentEvent {
             | Self::Compacted
             | Self::TurnEnded(TurnEnd::Interrupted) => return self,
         };
-        if let std::borrow::Cow::Owned(redacted) = secrets.redact(text) {
+        if let std::borrow::Cow::Owned(redacted) = secrets.redact(text, level) {
             *text = redacted;
         }
         self

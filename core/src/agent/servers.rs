@@ -60,6 +60,13 @@ pub enum Layer {
     Additions,
 }
 
+impl Layer {
+    /// Whether its files are a project's, and so can come with a clone.
+    pub const fn is_of_project(self) -> bool {
+        matches!(self, Self::Project | Self::Additions)
+    }
+}
+
 /// A file that an agent would read, if it is there: its meaning to the agent, and its path.
 pub type ConfigFile = (Layer, PathBuf);
 

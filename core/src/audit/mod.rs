@@ -1,15 +1,19 @@
 //! Owns the records of the trail: one JSON object a line, in a form that `jq` can select from, without secrets, and no
 //! longer than a line may be. Never writes one.
 
+pub mod actor;
 mod event_types;
 pub mod marker;
 pub mod recovery;
 pub mod redact;
+mod refusal;
 
 use serde_json::{Map, Value, json};
 
+pub use self::actor::Actor;
 pub use self::event_types::EventType;
 use self::redact::redact_value;
+pub use self::refusal::{Refusal, RefusalBudget};
 use crate::limits::TRAIL_LINE_BYTES_MAX;
 use crate::time::Stamp;
 
@@ -85,7 +89,14 @@ impl Record {
             cut(longest, excess);
         }
         redact_value(&mut value["message"]);
+        // The name of a token is no secret.
+        let by =
+            |value: &mut Value| value["props"].get_mut("by")?.get_mut("token").map(Value::take);
+        let token_name = by(&mut value);
         redact_value(&mut value["props"]);
+        if let Some(name) = token_name {
+            value["props"]["by"]["token"] = name;
+        }
         let mut line = format!("{value}\n");
         while line.len() > TRAIL_LINE_BYTES_MAX {
             let excess = line.len() - TRAIL_LINE_BYTES_MAX;
@@ -179,6 +190,19 @@ mod tests {
         for secret in ["abc", "hunter2", "pass@", "\"x\""] {
             assert!(!line.contains(secret), "{line}");
         }
+    }
+
+    #[test]
+    fn the_name_of_an_actors_token_stays() {
+        let by = Actor::Client {
+            name: Some("--token=abc".to_owned()),
+            token: Some("ci".to_owned()),
+            tool: "restart_server",
+        };
+        let line = record(vec![("by", by.to_json()), ("token", "abc".into())]);
+        let line = line.to_safe_line(Stamp::default());
+        assert!(line.contains(r#""token":"ci","tool":"restart_server"}"#), "{line}");
+        assert!(!line.contains("abc"), "{line}");
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl FileReader<'_> {
             };
             if let Some(value) = self.value(field, entry) {
                 let place = self.place(entry.span());
-                self.read.given.push((field, SourcedValue { value, place }));
+                let from = Some(self.kind);
+                self.read.given.push((field, SourcedValue { value, place, from }));
             }
         }
     }

@@ -22,20 +22,23 @@ mod setting_values;
 mod shell_split;
 mod tables;
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
+use std::ptr;
 use std::time::Duration;
 
 pub use self::kind::{Value, parse_size};
 pub use self::schema::{reference, schema};
-pub use self::setting_values::{DaemonSettings, RunSettings, TrailSettings};
+pub use self::setting_values::{ConfiguredPath, DaemonSettings, RunSettings, TrailSettings};
 pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
 pub use crate::report::{ConfigError, ErrorKind, Origin};
 
-use self::key::Field;
+use self::key::{Field, FromValue as _};
 use self::keys::defaults::WATCH_DEBOUNCE;
+use self::keys::run::PERMISSION_MODE;
 use self::kind::value_hint;
 use self::setting_values::{SourcedValue, Values};
 use self::tables::Table;
+use crate::agent::Permission;
 use crate::definition::{HealthSettings, ServiceDefinition};
 use crate::error_excerpt::Excerpt;
 use crate::gateway::backend::StdioServer;
@@ -45,6 +48,7 @@ use crate::policy::Policy;
 use crate::report::Location;
 use crate::suggest::nearest;
 use crate::text::printable;
+use crate::trust::{Accepts, TrustRequest};
 
 /// A configuration file.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +104,8 @@ pub struct Config {
     pub hooks: Vec<HookDefinition>,
     /// What looks like a mistake, but stops nothing.
     pub warnings: Vec<ConfigError>,
+    /// What the project's file asks for without the user's trust: it does not count.
+    pub untrusted: Vec<TrustRequest>,
     values: Values,
     tables: Vec<Table>,
 }
@@ -119,26 +125,48 @@ pub struct ShownSetting {
     pub help: &'static str,
 }
 
-/// Reads all layers; the files may come in any order.
-///
-/// Variables other than `AFRESH_*` are passed over, and one with an empty value counts as not set.
-/// On failure, every error of every layer is returned; of a file that is not TOML, the first.
+/// Reads all layers as [`load_trusted`] does; the user trusts all of it.
 pub fn load(
     files: &[ConfigSource<'_>],
     env: &[(String, String)],
     flags: &[Flag<'_>],
+) -> Result<Config, Vec<ConfigError>> {
+    load_trusted(files, env, flags, &|_| true)
+}
+
+/// Reads all layers; the files may come in any order. Of the project's file, what needs the user's trust and has not
+/// got it is checked, and does not count.
+///
+/// Variables other than `AFRESH_*` are passed over, and one with an empty value counts as not set.
+/// On failure, every error of every layer is returned; of a file that is not TOML, the first.
+pub fn load_trusted(
+    files: &[ConfigSource<'_>],
+    env: &[(String, String)],
+    flags: &[Flag<'_>],
+    accepts: Accepts<'_>,
 ) -> Result<Config, Vec<ConfigError>> {
     let mut draft = Draft::default();
     let mut files = files.to_vec();
     files.sort_by_key(|source| source.kind);
     for source in &files {
         let weaker = draft.values.clone();
-        let read = file::read(source);
+        let mut read = file::read(source);
+        tables::overlay(&mut draft.all_tables, read.tables.clone());
+        if source.kind == FileKind::Workspace {
+            let withheld = tables::withhold(&mut read, source.path, accepts);
+            draft.untrusted.extend(withheld);
+        }
         draft.errors.extend(read.errors.0);
         for (field, given) in read.given {
             if source.kind == FileKind::Workspace && leads_outside(&given.value) {
                 let instead = format!(" or with {}", field.env());
                 draft.errors.push(outside_error(field.key, &given.place, &instead));
+                continue;
+            }
+            if source.kind == FileKind::Workspace
+                && let Some(warning) = raised_permission(field, &given)
+            {
+                draft.warnings.push(warning);
                 continue;
             }
             draft.values.put(field, given);
@@ -163,7 +191,7 @@ impl Config {
     /// Every setting with its value and where that comes from, in the order of the table.
     pub fn shown(&self) -> impl Iterator<Item = ShownSetting> {
         keys::settings().map(|field| {
-            let SourcedValue { value, place } = self.values.given(field);
+            let SourcedValue { value, place, .. } = self.values.given(field);
             ShownSetting {
                 section: field.section,
                 key: field.key,
@@ -179,9 +207,59 @@ impl Config {
         self.values.mcp_policy()
     }
 
+    /// The files that the project's own configuration names, as far as no stronger layer names another one.
+    pub fn project_files(&self) -> Vec<ProjectFile> {
+        let settings = self.values.project_values().map(|(field, given)| (field.key, given));
+        let tables = self.tables.iter().flat_map(Table::project_values);
+        let written = ["audit_file", "marker_file"];
+        let file = |(key, value, place): (&str, &Value, &Location)| match value {
+            // The folder that a service works in is not read.
+            Value::Path(path) if key != "cwd" => Some(ProjectFile {
+                path: path.into(),
+                is_written: written.contains(&key),
+                key: key.to_owned(),
+                place: place.clone(),
+            }),
+            _ => None,
+        };
+        let settings = settings.map(|(key, given)| (key, &given.value, &given.place));
+        settings.chain(tables).filter_map(file).collect()
+    }
+
     /// From `[defaults]`: a server on stdio that has nothing of its own but a command.
     pub fn stdio_server(&self) -> StdioServer {
         self.values.stdio()
+    }
+}
+
+/// A file that the project's own configuration names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProjectFile {
+    /// Its path, from the workspace.
+    pub path: PathBuf,
+    /// Whether afresh writes it; it only reads the others.
+    pub is_written: bool,
+    key: String,
+    place: Location,
+}
+
+impl ProjectFile {
+    /// The error that it leads out of the project, by a link.
+    pub fn leads_out(&self, target: &Path) -> ConfigError {
+        let (key, target) = (&self.key, target.display().to_string());
+        let message = format!("`{key}` of a project leads out of it, to `{}`", printable(&target));
+        let hint =
+            "name a file in the project that no link leads to, or set it in your own configuration";
+        self.place.error(ErrorKind::BadValue, message, hint.to_owned())
+    }
+
+    /// The error that a link is on the way to what is written.
+    pub fn leads_through(&self, link: &Path) -> ConfigError {
+        let (key, link) = (&self.key, link.display().to_string());
+        let message =
+            format!("`{key}` of a project leads through the symbolic link `{}`", printable(&link));
+        let hint = "name a file that no link leads to, or set it in your own configuration";
+        self.place.error(ErrorKind::BadValue, message, hint.to_owned())
     }
 }
 
@@ -199,11 +277,28 @@ fn outside_error(key: &str, place: &Location, instead: &str) -> ConfigError {
     place.error(ErrorKind::BadValue, message, hint)
 }
 
+/// A project must not let an agent do more than the user said, or than afresh does by itself.
+fn raised_permission(field: &Field, given: &SourcedValue) -> Option<ConfigError> {
+    let asked =
+        ptr::eq(field, &PERMISSION_MODE.field).then(|| Permission::from_value(&given.value))??;
+    let usual = Permission::default();
+    (asked > usual).then(|| {
+        let message = "`permission_mode` of a project cannot give an agent more rights: it does \
+                       not count"
+            .to_owned();
+        let hint = format!("set it in your own configuration or with {}", field.env());
+        given.place.error(ErrorKind::Idle, message, hint)
+    })
+}
+
 /// What was read so far, and what is wrong.
 #[derive(Default)]
 struct Draft {
     values: Values,
     tables: Vec<Table>,
+    /// With those that are not trusted: each is checked against all.
+    all_tables: Vec<Table>,
+    untrusted: Vec<TrustRequest>,
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
 }
@@ -251,7 +346,7 @@ impl Draft {
         let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
         let place = Location { origin, excerpt };
         if let Some(value) = field.kind.parse(text) {
-            return self.values.put(field, SourcedValue { value, place });
+            return self.values.put(field, SourcedValue { value, place, from: None });
         }
         let (wanted, found) = (&field.kind, printable(text));
         let message = format!("`{name}` must be {wanted}, not `{found}`");
@@ -273,7 +368,8 @@ impl Draft {
         if !self.errors.is_empty() {
             return Err(self.errors);
         }
-        let (services, hooks) = tables::make(&self.tables, &self.values)?;
+        tables::forget_rests(&mut self.tables, &self.all_tables);
+        let (services, hooks) = tables::make(&self.tables, &self.all_tables, &self.values)?;
         Ok(Config {
             policy: self.values.policy(),
             health: self.values.health(),
@@ -284,6 +380,7 @@ impl Draft {
             services,
             hooks,
             warnings: self.warnings,
+            untrusted: self.untrusted,
             values: self.values,
             tables: self.tables,
         })
@@ -320,7 +417,8 @@ impl Errors {
 }
 
 /// Variables that afresh itself hands to its children, without their `AFRESH_`.
-const OWN_VARIABLES: [&str; 5] = ["COPY", "SERVICE", "GENERATION", "RUN_MARK", "RUNTIME_DIR"];
+const OWN_VARIABLES: [&str; 6] =
+    ["COPY", "SERVICE", "GENERATION", "RUN_MARK", "RUNTIME_DIR", "GATEWAY_TOKEN"];
 
 #[cfg(test)]
 mod tests;

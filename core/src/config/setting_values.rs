@@ -9,10 +9,10 @@ use super::key::{Field, FromValue, Lookup, Setting};
 use super::keys::defaults::BackoffKind;
 use super::keys::{daemon, defaults, run, trail};
 use super::kind::Value;
-use super::shell_split;
+use super::{FileKind, shell_split};
 use crate::agent::{AgentKind, Permission};
 use crate::definition::{HealthSettings, OnSupervisorDeath};
-use crate::gateway::backend::StdioServer;
+use crate::gateway::backend::{InheritedEnv, StdioServer};
 use crate::limits::MCP_STDIN_TIMEOUT;
 use crate::policy::{Backoff, Policy, RestartMode};
 use crate::report::{ConfigError, ErrorKind, Location, Origin};
@@ -23,13 +23,22 @@ use crate::text::printable;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrailSettings {
     /// The trail; none is `.afresh/audit.jsonl` of the workspace.
-    pub audit_file: Option<PathBuf>,
+    pub audit_file: Option<ConfiguredPath>,
     /// The marker; none is `.afresh/restart_marker.json` of the workspace.
-    pub marker_file: Option<PathBuf>,
+    pub marker_file: Option<ConfiguredPath>,
     /// The trail is rotated at this size.
     pub file_bytes_max: u64,
     /// Rotated files that are kept.
     pub files_kept: u32,
+}
+
+/// A file that the configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredPath {
+    /// Its path, from the workspace where it is relative.
+    pub path: PathBuf,
+    /// Whether the project's own file names it: then no link is followed on the way to it.
+    pub is_project: bool,
 }
 
 /// How `afresh up` itself behaves.
@@ -46,6 +55,8 @@ pub struct DaemonSettings {
 pub(super) struct SourcedValue {
     pub(super) value: Value,
     pub(super) place: Location,
+    /// Whose file gave it; none for variables, flags and defaults.
+    pub(super) from: Option<FileKind>,
 }
 
 /// The settings that a layer gives; all others have their defaults.
@@ -73,7 +84,17 @@ impl Values {
         self.find(field).cloned().unwrap_or_else(|| SourcedValue {
             value: field.default().unwrap_or(Value::Text(String::new())),
             place: Location::BUILT_IN,
+            from: None,
         })
+    }
+
+    /// The values that the project's file gives, where no stronger layer gives another one.
+    pub(super) fn project_values(&self) -> impl Iterator<Item = (&'static Field, &SourcedValue)> {
+        let is_project = |given: &SourcedValue| given.from == Some(FileKind::Workspace);
+        self.0
+            .iter()
+            .filter(move |(_, given)| is_project(given))
+            .map(|(field, given)| (*field, given))
     }
 
     /// Takes the value of a stronger layer.
@@ -97,7 +118,10 @@ impl Values {
 
     pub(super) fn trail(&self) -> TrailSettings {
         // Where a file is not named, the app finds its place.
-        let path = |key: &Setting<PathBuf>| (!self.is_default(&key.field)).then(|| key.get(self));
+        let path = |key: &Setting<PathBuf>| {
+            let is_project = self.find(&key.field)?.from == Some(FileKind::Workspace);
+            Some(ConfiguredPath { path: key.get(self), is_project })
+        };
         TrailSettings {
             audit_file: path(&trail::AUDIT_FILE),
             marker_file: path(&trail::MARKER_FILE),
@@ -182,6 +206,7 @@ impl Values {
             command: Vec::new(),
             cwd: None,
             env: Vec::new(),
+            inherit_env: InheritedEnv::All,
             env_file: None,
             spare: policy.spare,
             policy,
@@ -303,10 +328,7 @@ impl Values {
         let hard = self.given(&run::CONTEXT_THRESHOLD.field);
         let soft = self.given(&run::SOFT_THRESHOLD.field);
         if self.is_default(&run::SOFT_THRESHOLD.field) {
-            self.put(
-                &run::SOFT_THRESHOLD.field,
-                SourcedValue { value: hard.value, place: soft.place },
-            );
+            self.put(&run::SOFT_THRESHOLD.field, SourcedValue { value: hard.value, ..soft });
             return None;
         }
         let message = format!(

@@ -92,6 +92,30 @@ fn a_project_names_no_file_outside_of_itself() {
     }
 }
 
+#[test]
+fn files_that_only_the_project_names_are_listed() {
+    let project = file(
+        FileKind::Workspace,
+        "[trail]\naudit_file = \"a\"\nmarker_file = \"m\"\n[service.s]\ncommand = [\"x\"]\ncwd = \"w\"\n\
+         env_file = \"e\"\n[gateway.token.t]\ntoken_file = \"t\"\n",
+    );
+    let listed = |config: &Config| -> Vec<(String, bool)> {
+        let files = config.project_files().into_iter();
+        files.map(|file| (file.path.display().to_string(), file.is_written)).collect()
+    };
+    let all = [("a", true), ("m", true), ("e", false), ("t", false)];
+    let all = all.map(|(path, is_written)| (path.to_owned(), is_written));
+    let config = load(&[project], &[], &[]).unwrap();
+    assert_eq!(listed(&config), all);
+    assert!(config.trail.audit_file.is_some_and(|file| file.is_project));
+
+    let own = file(FileKind::User, "[trail]\naudit_file = \"o\"\n[service.s]\nenv_file = \"p\"\n");
+    let variable = env(&[("AFRESH_TRAIL_MARKER_FILE", "v")]);
+    let config = load(&[project, own], &variable, &[]).unwrap();
+    assert_eq!(listed(&config), all[3..], "the user's layers are the user's");
+    assert!(config.trail.audit_file.is_some_and(|file| !file.is_project));
+}
+
 const FULL: &str = r#"# Everything, other than by default.
 [defaults]
 policy = "always"
@@ -130,7 +154,7 @@ listen = "[::1]:7070"
 agent = "codex"
 agent_command = "npx codex"
 model = "large"
-permission_mode = "auto"
+permission_mode = "plan"
 context_threshold = 72.5
 soft_threshold = 60
 context_window = 100000
@@ -181,9 +205,10 @@ fn every_setting_reaches_its_place() {
         spare: true,
     };
     assert_eq!(config.policy, policy);
+    let project = |path: &str| ConfiguredPath { path: path.into(), is_project: true };
     let trail = TrailSettings {
-        audit_file: Some("logs/audit.jsonl".into()),
-        marker_file: Some("marker.json".into()),
+        audit_file: Some(project("logs/audit.jsonl")),
+        marker_file: Some(project("marker.json")),
         file_bytes_max: 1 << 30,
         files_kept: 3,
     };
@@ -583,6 +608,7 @@ fn unknown_variables_are_warnings() {
         ("AFRESH_SERVICE", "web"),
         ("AFRESH_GENERATION", "2"),
         ("AFRESH_RUNTIME_DIR", "/run/x"),
+        ("AFRESH_GATEWAY_TOKEN", "x"),
         ("AFRESH_TEST_ANYTHING", "x"),
         ("PATH", "/bin"),
     ]);

@@ -436,6 +436,7 @@ fn labelled(sample: &str, pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::Actor;
     use crate::id::Generation;
     use crate::run::Attempt;
     use crate::service::Ending;
@@ -506,7 +507,12 @@ mod tests {
     #[test]
     fn requests_that_are_merged_are_one_restart() {
         let mut vitals = Vitals::default();
-        let requested = || Event::RestartRequested { pid: Some(7), reason: "new code".to_owned() };
+        let by = Actor::Afresh("test");
+        let requested = || Event::RestartRequested {
+            pid: Some(7),
+            reason: "new code".to_owned(),
+            by: by.clone(),
+        };
         vitals.note(at(0), &started(), false);
         for event in [requested(), requested(), started(), requested(), restarting(), started()] {
             vitals.note(at(1), &event, false);
@@ -522,9 +528,9 @@ mod tests {
     #[test]
     fn the_text_is_what_prometheus_reads() {
         let mut vitals = Vitals::default();
-        let reason = "new".to_owned();
+        let (reason, by) = ("new".to_owned(), Actor::Afresh("test"));
         vitals.note(at(0), &started(), false);
-        vitals.note(at(0), &Event::RestartRequested { pid: None, reason }, false);
+        vitals.note(at(0), &Event::RestartRequested { pid: None, reason, by }, false);
         vitals.note(at(0), &started(), false);
         vitals.note(at(0), &restarting(), false);
         vitals.note(at(70), &started(), false);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::pins::PinKey;
 use crate::definition::HealthSettings;
 use crate::policy::Policy;
 
@@ -30,12 +31,19 @@ pub struct Backend {
     pub call_timeout: Option<Duration>,
     /// Calls that may be on their way at once; more get an error.
     pub in_flight_max: usize,
+    /// What a change of its tools since they were pinned leads to.
+    pub pin: Pin,
 }
 
 impl Backend {
     /// Whether it is a program of ours, and not a server that is reached over HTTP.
     pub const fn is_stdio(&self) -> bool {
         matches!(self.transport, Transport::Stdio(_))
+    }
+
+    /// What its pin is kept under: its name, and its address or program without what may be secret.
+    pub fn pin_key(&self) -> PinKey {
+        PinKey { server: self.name.clone(), address: self.transport.to_string() }
     }
 }
 
@@ -73,6 +81,8 @@ pub struct StdioServer {
     pub cwd: Option<PathBuf>,
     /// Variables on top of afresh's own and of `env_file`.
     pub env: Vec<(String, String)>,
+    /// Which of afresh's own variables it gets.
+    pub inherit_env: InheritedEnv,
     /// A file of `NAME=value` lines, read at each start.
     pub env_file: Option<PathBuf>,
     /// When and how it is restarted and stopped.
@@ -86,6 +96,48 @@ pub struct StdioServer {
     /// How long these must be quiet before a change counts.
     pub watch_debounce: Duration,
 }
+
+/// Which of afresh's own variables a server gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InheritedEnv {
+    /// All but those that are the gateway's own.
+    #[default]
+    All,
+    /// Those that programs need to run at all: [`BASIC_VARIABLES`] and [`BASIC_PREFIXES`].
+    Minimal,
+}
+
+/// Variables that programs need to find other programs, their user's folders, their language and their terminal. The
+/// last two lines are those of Windows.
+pub const BASIC_VARIABLES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "PWD",
+    "TMP",
+    "TEMP",
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "WINDIR",
+    "COMSPEC",
+    "PATHEXT",
+    "USERNAME",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+];
+
+/// How further ones of these begin.
+pub const BASIC_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
 /// A server that is reached over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +174,39 @@ pub enum Share {
         /// One that was unused for so long is ended, and comes back with the next call.
         idle_after: Duration,
     },
+}
+
+/// What a change of a server's tools since they were pinned leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// Nothing: they are not pinned.
+    #[default]
+    Off,
+    /// A line in the log, a record in the trail and a mark in `server_status`.
+    Warn,
+    /// The same, and what has changed or is new is withheld until the user accepts it.
+    Block,
+}
+
+impl Pin {
+    /// The word in the configuration.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Block => "block",
+        }
+    }
+}
+
+impl Transport {
+    /// What holds for a server that is reached like this where `pin` is not given: a program's code changes all day.
+    pub const fn usual_pin(&self) -> Pin {
+        match self {
+            Self::Stdio(_) => Pin::Off,
+            Self::Http(_) => Pin::Warn,
+        }
+    }
 }
 
 /// How much of the list of tools a client is shown.

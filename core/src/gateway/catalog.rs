@@ -1,11 +1,13 @@
 //! Reads the entries of one server's lists (tools, prompts, resources, templates) and gives them the names that clients
 //! see. Driven by the hub for each page of a list. Never knows a second server.
 
+use std::borrow::Cow;
+
 use super::access_patterns::{fits, fits_one};
 use super::backend::Backend;
 use super::exposed_names::exposed;
+use crate::hidden_characters::{escaped_json, is_hidden};
 use crate::limits::{CATALOG_DEPTH_MAX, CATALOG_NAME_CHARS_MAX};
-use crate::mcp::envelope::splice;
 use crate::mcp::{Kind, json};
 
 /// One tool, prompt, resource or template.
@@ -67,11 +69,20 @@ fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<CatalogEntry> {
     if own.is_empty() || own.chars().count() > CATALOG_NAME_CHARS_MAX {
         return None;
     }
+    // Others than the user run it: what a person would not see is no part of a name, and is written out elsewhere.
+    let is_remote = !backend.is_stdio();
+    if is_remote && own.contains(is_hidden) {
+        return None;
+    }
     let exposed = exposed(backend, kind, &own);
-    let json = match exposed == own {
-        true => raw.to_vec(),
-        false => splice(raw, place, serde_json::to_string(&exposed).ok()?.as_bytes()),
+    let text = str::from_utf8(raw).ok()?;
+    let name = match exposed == own {
+        true => text[place.clone()].to_owned(),
+        false => serde_json::to_string(&exposed).ok()?,
     };
+    let rest = |part| if is_remote { escaped_json(part) } else { Cow::Borrowed(part) };
+    let parts = [&rest(&text[..place.start]), name.as_str(), &rest(&text[place.end..])];
+    let json = parts.concat().into_bytes();
     Some(CatalogEntry { own, exposed, json })
 }
 
@@ -95,7 +106,7 @@ pub fn is_of_template(template: &str, uri: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::backend::{HttpServer, Prefix, Share, Transport};
+    use super::super::backend::{HttpServer, Pin, Prefix, Share, Transport};
     use super::*;
 
     fn backend() -> Backend {
@@ -110,6 +121,7 @@ mod tests {
             hide_when_down: false,
             call_timeout: None,
             in_flight_max: 1,
+            pin: Pin::Off,
         }
     }
 
@@ -159,5 +171,19 @@ mod tests {
             assert_eq!((page.entries.len(), page.improper), (1, 1), "{raw:?}");
         }
         assert_eq!(read(&backend(), Kind::Tools, br#"{"result":{"tools":{}}}"#), None);
+    }
+
+    #[test]
+    fn hidden_characters_of_remote_servers_are_written_out() {
+        let raw: &[u8] = br#"{ "name":"get","title":"\u202etitle", "inputSchema":{"a":{"description":"x\udb40\udc41"}}}"#;
+        let plain: &[u8] = br#"{ "name":"set","description":"\u00e9\n"}"#;
+        let found = page(&[raw, plain, "{\"name\":\"g\u{200b}et\"}".as_bytes()]);
+        assert_eq!((found.entries.len(), found.improper), (2, 1));
+        let text = |at: usize| String::from_utf8(found.entries[at].json.clone()).expect("text");
+        assert_eq!(
+            text(0),
+            r#"{ "name":"a__get","title":"\\u{202e}title", "inputSchema":{"a":{"description":"x\\u{e0041}"}}}"#
+        );
+        assert_eq!(text(1), r#"{ "name":"a__set","description":"\u00e9\n"}"#);
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! `admission.rs` checks the head and the body of a request, and knows no other. `front.rs` is the machine that knows all
 //! clients, with `sessions.rs` (one client, its streams and rate limit).
-//! `body_budget.rs` bounds the bodies that are received at once. Inputs, effects and rejections are here.
+//! `body_budget.rs` bounds the bodies that are received at once, `unread_budget.rs` the messages that clients have not
+//! read. Inputs, effects and rejections are here.
 
 mod admission;
 mod body_budget;
@@ -11,6 +12,7 @@ mod client_state;
 mod sessions_and_streams;
 #[cfg(test)]
 mod tests;
+mod unread_budget;
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -47,12 +49,27 @@ pub enum FrontInput {
         /// Which request it belongs to.
         about: Option<Id>,
     },
+    /// A message was handed to a connection, which keeps it in memory…
+    Sent(SentMessage),
+    /// …until it is written, or the connection is closed.
+    Written(SentMessage),
     /// The settings are these now, all but the address.
     Configured(Box<FrontSettings>),
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
     /// We end.
     Close,
+}
+
+/// A message that a connection has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentMessage {
+    /// Of whose request it is.
+    pub token: Option<usize>,
+    /// Where it is written to.
+    pub exchange: HttpExchange,
+    /// Its length.
+    pub bytes: usize,
 }
 
 /// A request that was let in.

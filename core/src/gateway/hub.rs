@@ -27,6 +27,7 @@ mod link;
 mod link_calls;
 mod name_index;
 mod outgoing;
+mod pinned_lists;
 mod route_request;
 mod server_lists;
 mod server_messages;
@@ -36,7 +37,7 @@ mod sessions;
 mod tests;
 mod tool_search;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::json;
 
@@ -51,8 +52,10 @@ use self::sessions::ClientSession;
 use super::backend::{Backend, Expose};
 use super::spans::Span;
 use super::{ClientId, Effect, Input, LinkId};
-use crate::limits::MESSAGE_BYTES_MAX;
-use crate::mcp::envelope::{Id, Message, batched, look_at_ends, look_closely, param};
+use crate::limits::{FRONT_BATCH_MAX, MESSAGE_BYTES_MAX, MESSAGE_DEPTH_MAX};
+use crate::mcp::envelope::{
+    Id, Inspected, Message, batched, look, look_at_ends, look_closely, param,
+};
 use crate::mcp::{Kind, json as raw, responses};
 use crate::service::State;
 use crate::time::Time;
@@ -61,6 +64,27 @@ use crate::time::Time;
 /// request, and one that finds another name calls a tool that is denied.
 const AMBIGUOUS: &str = "a key of the message stands there twice, or is written with escapes: not everybody reads the \
      same in it";
+
+/// A server that reads them ends by a full stack, for all of its clients.
+const TOO_DEEP: &str = "the message has more than 127 brackets in one another; nothing was done; send flatter arguments";
+
+const _: () = assert!(MESSAGE_DEPTH_MAX == 127);
+
+/// Clients over HTTP are sent nothing that their parsers cannot read.
+const INVALID_JSON: &str = "the message of the server is not valid JSON, and is not passed on";
+
+/// What the log says where a server sends more messages at once than any client may.
+const LONG_BATCH: &str = "a batch of a server has too many messages, and is dropped";
+
+/// How many messages a batch has, without a list of them.
+fn batch_len(line: &[u8]) -> usize {
+    let mut count = 0;
+    raw::each_element(line, |_| count += 1);
+    count
+}
+
+/// The rest of a batch whose answers are too much for one turn.
+const BUSY: &str = "server busy: answers not read; nothing was done; send fewer requests at once";
 
 /// The settings of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +126,17 @@ impl Hub {
     /// Records one input, and returns what has to be done now.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
         let directory = &mut self.directory;
-        directory.out.now = now;
+        directory.out.begin(now);
         match input {
             Input::Configured(backends) => self.configure(backends),
+            Input::Untrusted(names) => {
+                let before = directory.own_definitions();
+                directory.backends.untrusted = names;
+                directory.notify_own_changed(before);
+            }
+            Input::Pinned(stored) => {
+                directory.backends.take_pins(stored, &mut directory.out);
+            }
             Input::Joined { client, access } => {
                 directory.sessions.insert(client, ClientSession::new(access));
             }
@@ -124,7 +156,12 @@ impl Hub {
             Input::NotTaken { link, line, why } => self.not_taken(link, &line, &why),
             Input::Serves { link, state } => directory.set_server_state(link, state),
             Input::LinkLost { link, why } => directory.lose_link(link, &why),
-            Input::Wakeup => self.wake(),
+            Input::Wakeup => {
+                self.expire_requests();
+                self.directory.wake_links();
+                self.retry_server_requests();
+                self.resume_held();
+            }
         }
         self.settle();
         self.directory.backends.links.note();
@@ -155,6 +192,11 @@ impl Hub {
         (link.stage != LinkStage::Fresh).then(|| link.state(self.directory.out.now))
     }
 
+    /// Whether servers have changed since they were pinned: the user may accept that at any time.
+    pub fn has_changes_to_accept(&self) -> bool {
+        self.directory.backends.pins.has_pending()
+    }
+
     /// Ends the spans of all requests that have no response: the gateway ends.
     pub fn end_spans(&mut self, now: Time) -> Vec<Box<Span>> {
         let spans = self.directory.out.requests.take_spans();
@@ -164,11 +206,7 @@ impl Hub {
     /// Takes a new configuration.
     fn configure(&mut self, backends: Vec<Backend>) {
         let directory = &mut self.directory;
-        let definitions = |directory: &Directory, client| {
-            directory.client(client).map(|view| view.own_definitions())
-        };
-        let open = directory.open_clients().into_iter();
-        let before: Vec<_> = open.map(|client| (client, definitions(directory, client))).collect();
+        let before = directory.own_definitions();
         for (slot, why) in directory.backends.outdated(&backends) {
             for link in directory.backends.remove(slot) {
                 directory.close_link(link, why);
@@ -190,13 +228,7 @@ impl Hub {
         directory.backends.put_in_order(&names);
         let moved = directory.names.rebuild(&Kind::ALL, &directory.backends, &mut directory.out);
         // The definitions of our own tools name the programs among the servers.
-        let mut told = BTreeSet::new();
-        for (client, before) in before {
-            if definitions(directory, client) != before {
-                directory.notify(client, Kind::Tools);
-                told.insert((client, Kind::Tools));
-            }
-        }
+        let told = directory.notify_own_changed(before);
         directory.notify_moved(&moved, told);
         self.resume_held();
     }
@@ -223,13 +255,6 @@ impl Hub {
                 self.directory.sync_log_level(link);
             }
         }
-    }
-
-    fn wake(&mut self) {
-        self.expire_requests();
-        self.directory.wake_links();
-        self.retry_server_requests();
-        self.resume_held();
     }
 
     /// Drops the requests of servers over links that were closed.
@@ -259,17 +284,21 @@ impl Hub {
         self.forget_closed();
     }
 
-    /// Dispatches the held requests whose servers are up, or that have waited long enough.
+    /// Dispatches the held requests whose servers are up, or that have waited long enough. What is too much for one turn
+    /// goes on in the next one.
     fn resume_held(&mut self) {
-        for held in std::mem::take(&mut self.held) {
+        for mut held in std::mem::take(&mut self.held) {
             let (view, now) = (self.directory.client(held.client), self.directory.out.now);
-            if held.until <= now
-                || view.is_none_or(|its| its.settles_at(held.within, now).is_none())
-            {
+            let is_due = held.until <= now
+                || view.is_none_or(|its| its.settles_at(held.within, now).is_none());
+            if is_due && !self.directory.out.is_full() {
                 self.client_line(held.client, &held.line, true);
-            } else {
-                self.held.push_back(held);
+                continue;
             }
+            if is_due {
+                held.until = now;
+            }
+            self.held.push_back(held);
         }
     }
 
@@ -278,17 +307,27 @@ impl Hub {
         if !self.directory.sessions.contains_key(&client) {
             return;
         }
-        let Some((message, is_ambiguous)) = look_closely(line) else { return };
+        let Some(inspected) = look_closely(line) else { return };
+        let refusal = inspected.is_ambiguous.then_some(AMBIGUOUS);
+        let refusal = refusal.or((inspected.depth > MESSAGE_DEPTH_MAX).then_some(TOO_DEEP));
         let out = &mut self.directory.out;
-        match message {
-            Message::Request { id, .. } | Message::Invalid { id } if is_ambiguous => {
-                out.answer(client, &id, responses::invalid(&id, AMBIGUOUS));
+        match (inspected.message, refusal) {
+            (Message::Request { id, .. } | Message::Invalid { id }, Some(why)) => {
+                out.answer(client, &id, responses::invalid(&id, why));
             }
             // A server waits for it.
-            Message::Response { id: Some(id), .. } if is_ambiguous => {
-                self.server_requests.refuse(client, &id, AMBIGUOUS, out);
+            (Message::Response { id: Some(id), .. }, Some(why)) => {
+                self.server_requests.refuse(client, &id, why, out);
             }
-            _ if is_ambiguous => {}
+            (_, Some(_)) => {}
+            (message, None) => self.client_message(client, message, line, is_late),
+        }
+    }
+
+    /// A message of a client's that can be passed on.
+    fn client_message(&mut self, client: ClientId, message: Message, line: &[u8], is_late: bool) {
+        let out = &mut self.directory.out;
+        match message {
             Message::Request { id, method, params } => {
                 self.handle_request(Request::new(client, &id, &method, &params, line), is_late);
             }
@@ -297,14 +336,33 @@ impl Hub {
                 self.server_requests.reply(client, &id, line, out);
             }
             Message::Response { id: None, .. } => {}
-            Message::Batch => {
-                for line in batched(line).flatten() {
-                    self.client_line(client, line, is_late);
-                }
-            }
+            Message::Batch => self.client_batch(client, line, is_late),
             Message::Invalid { id } => {
                 let why = "this is no request: it needs a method, and a text or a number as its id";
                 out.answer(client, &id, responses::invalid(&id, why));
+            }
+        }
+    }
+
+    /// Several messages in one line. Where their answers are too much for one turn, the requests that are left are
+    /// answered with an error.
+    fn client_batch(&mut self, client: ClientId, line: &[u8], is_late: bool) {
+        if batch_len(line) > FRONT_BATCH_MAX {
+            let why =
+                format!("the batch has more than {FRONT_BATCH_MAX} messages; nothing was done");
+            let none = Id::new(b"null");
+            return self.directory.out.send_to_client(
+                client,
+                responses::invalid(&none, &why),
+                None,
+            );
+        }
+        for line in batched(line).flatten() {
+            match look(line) {
+                Some(Message::Request { id, method, .. }) if self.directory.out.is_full() => {
+                    self.directory.answer_failure(client, &id, &method, "server_busy", BUSY);
+                }
+                _ => self.client_line(client, line, is_late),
             }
         }
     }
@@ -343,34 +401,49 @@ impl Hub {
         if self.directory.backends.links.get(link).is_none() {
             return;
         }
-        let Some((message, is_ambiguous)) = look_closely(&line) else { return };
-        match message {
+        let Some(Inspected { message, is_ambiguous, .. }) = look_closely(&line) else { return };
+        let refusal = match &message {
+            _ if is_ambiguous => Some(AMBIGUOUS),
+            // Each message of a batch is looked at, and each entry of a list.
+            Message::Batch => (batch_len(&line) > FRONT_BATCH_MAX).then_some(LONG_BATCH),
+            Message::Response { id: Some(id), .. }
+                if !self.directory.out.requests.is_of_client(link, id) =>
+            {
+                None
+            }
+            _ if self.directory.backends.settings.is_single => None,
+            _ => (!raw::is_valid(&line)).then_some(INVALID_JSON),
+        };
+        match (message, refusal) {
             // The client of the request, as we read it, gets to know why there is no other response.
-            Message::Response { id: Some(id), .. } if is_ambiguous => {
+            (Message::Response { id: Some(id), .. }, Some(why)) => {
                 let data = json!({"reason": "bad_reply"});
-                let error = json!({"code": -32603, "message": AMBIGUOUS, "data": data});
+                let error = json!({"code": -32603, "message": why, "data": data});
                 self.handle_response(link, &id, responses::line(&id, "error", &error), true);
             }
-            Message::Request { id, .. } if is_ambiguous => {
-                self.directory.out.send_to_link(link, responses::invalid(&id, AMBIGUOUS));
+            (Message::Request { id, .. }, Some(why)) => {
+                self.directory.out.send_to_link(link, responses::invalid(&id, why));
             }
-            _ if is_ambiguous => {}
-            Message::Request { id, method, params } => {
+            (Message::Batch, Some(why)) => {
+                self.directory.out.effects.push(Effect::Log(why.to_owned()));
+            }
+            (_, Some(_)) => {}
+            (Message::Request { id, method, params }, None) => {
                 let request = (id, &*method, &params, &*line);
                 self.server_requests.handle(&mut self.directory, link, request, about);
             }
-            Message::Notification { method } => {
+            (Message::Notification { method }, None) => {
                 self.handle_server_notification(link, &method, line, about);
             }
-            Message::Response { id: Some(id), is_error } => {
+            (Message::Response { id: Some(id), is_error }, None) => {
                 self.handle_response(link, &id, line, is_error);
             }
-            Message::Batch => {
+            (Message::Batch, None) => {
                 for line in batched(&line).flatten() {
                     self.link_line(link, line.to_vec(), about);
                 }
             }
-            Message::Response { .. } | Message::Invalid { .. } => {}
+            (Message::Response { .. } | Message::Invalid { .. }, None) => {}
         }
     }
 }

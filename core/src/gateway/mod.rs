@@ -1,8 +1,8 @@
 //! Owns the decisions of the gateway: many MCP servers behind one connection.
 //!
 //! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server),
-//! `access_patterns.rs` (the rights of a client) and `catalog.rs` (the names of tools, prompts and resources). `http/`
-//! is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
+//! `access_patterns.rs` (the rights of a client), `catalog.rs` (the names of tools, prompts and resources) and `pins.rs`
+//! (what servers said about them at first). `http/` is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
 //! calls, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
 pub mod access_patterns;
@@ -12,6 +12,7 @@ mod exposed_names;
 pub mod http;
 mod hub;
 pub mod otlp_export;
+pub mod pins;
 pub mod remote;
 pub mod settings;
 pub mod spans;
@@ -20,6 +21,9 @@ pub(crate) mod variables;
 
 pub use self::hub::{Hub, Settings};
 
+use std::collections::BTreeMap;
+
+use crate::audit::Actor;
 use crate::mcp::envelope::Id;
 use crate::service::State;
 
@@ -40,6 +44,10 @@ pub struct LinkId(pub u64);
 pub enum Input {
     /// The servers are these now, at the beginning and after each change of the configuration.
     Configured(Vec<backend::Backend>),
+    /// These requests of the project's files are not trusted now, by name. It comes before each `Configured`.
+    Untrusted(Vec<String>),
+    /// What is pinned of the servers, as it is stored: before they are configured, and after the user has accepted changes.
+    Pinned(BTreeMap<pins::PinKey, pins::Sections>),
     /// A client has connected.
     Joined {
         /// Which.
@@ -136,6 +144,15 @@ pub enum Effect {
         /// Without its end.
         line: Vec<u8>,
     },
+    /// The request of this id, sent over a link just now, is a client's call of a restart.
+    RestartCalled {
+        /// Over which link.
+        link: LinkId,
+        /// Which request.
+        id: Id,
+        /// The client.
+        by: Actor,
+    },
     /// Start a conversation with a server.
     Open {
         /// Its number from now on.
@@ -159,6 +176,19 @@ pub enum Effect {
     },
     /// A line for the log.
     Log(String),
+    /// Note what was seen of a server whose tools are pinned.
+    Pin(PinReport),
     /// A call is over; only where calls are traced.
     Span(Box<spans::Span>),
+}
+
+/// What was seen of a server whose tools are pinned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PinReport {
+    /// The note.
+    pub update: pins::PinUpdate,
+    /// What a change leads to.
+    pub pin: backend::Pin,
+    /// The items that have changed or are new, in words; the user is told where there are some.
+    pub changed: Vec<String>,
 }

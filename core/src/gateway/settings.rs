@@ -3,6 +3,8 @@
 
 use core::net::SocketAddr;
 use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::access_patterns::Access;
@@ -22,19 +24,71 @@ pub struct Gateway {
     pub front: FrontSettings,
     /// The receiver of spans; without it none are sent, unless the command line names one.
     pub otlp: Option<String>,
+    /// The names of what the project's files ask for and the user has not accepted: none of it is here.
+    pub untrusted: Vec<String>,
+    /// Variables that are the gateway's own, such as those that hold tokens: servers do not get them.
+    pub own_variables: Vec<String>,
+}
+
+/// Where a gateway listens for clients over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrontAddress {
+    /// A port, which every user of the machine can connect to.
+    Port(SocketAddr),
+    /// The path of a Unix socket, which only its user can connect to.
+    Socket(PathBuf),
+}
+
+impl FrontAddress {
+    /// The address, where it is a port.
+    pub const fn port(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Port(address) => Some(*address),
+            Self::Socket(_) => None,
+        }
+    }
+
+    /// Whether programs of other users of this machine can connect to it, and no program of another machine: a token is
+    /// then made where none is configured.
+    pub fn needs_own_token(&self) -> bool {
+        self.port().is_some_and(|address| address.ip().is_loopback())
+    }
+}
+
+impl FromStr for FrontAddress {
+    type Err = core::net::AddrParseError;
+
+    /// Reads `unix:PATH`, or an address with its port.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            Some(path) => Ok(Self::Socket(path.into())),
+            None => text.parse().map(Self::Port),
+        }
+    }
+}
+
+impl fmt::Display for FrontAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(address) => address.fmt(f),
+            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// How clients reach a gateway; all but the address changes with a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontSettings {
     /// Where it listens for clients over HTTP; none is stdio.
-    pub http: Option<SocketAddr>,
+    pub http: Option<FrontAddress>,
     /// What it may be called in `Host` besides this machine's own names, with a port or for every port.
     pub allowed_hosts: Vec<String>,
     /// Pages that may use it, besides its own: `https://chat.example`.
     pub allowed_origins: Vec<String>,
     /// The tokens of clients over HTTP; without any, every client may use everything. Each secret is there once.
     pub tokens: Vec<Token>,
+    /// The file of the only token, where it was made because none is configured.
+    pub token_file: Option<PathBuf>,
     /// Sessions, and requests without one, at once; more are refused.
     pub clients_max: usize,
     /// A longer message is refused.
@@ -102,7 +156,8 @@ pub enum SettingsError {
 impl FrontSettings {
     /// Whether this may be served.
     pub fn check(&self) -> Result<(), SettingsError> {
-        let open = self.http.filter(|at| self.tokens.is_empty() && !at.ip().is_loopback());
+        let port = self.http.as_ref().and_then(FrontAddress::port);
+        let open = port.filter(|at| self.tokens.is_empty() && !at.ip().is_loopback());
         if let Some(address) = open {
             return Err(SettingsError::Open(address));
         }
@@ -164,6 +219,7 @@ impl Default for FrontSettings {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             tokens: Vec::new(),
+            token_file: None,
             clients_max: GATEWAY_CLIENTS_MAX,
             body_bytes_max: GATEWAY_BODY_BYTES_MAX,
             requests_per_second: None,
@@ -211,7 +267,25 @@ mod tests {
                 ..FrontSettings::default()
             },
             otlp: None,
+            own_variables: Vec::new(),
+            untrusted: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_port_of_this_machine_needs_a_token_and_a_socket_none() {
+        for (text, needs) in [
+            ("127.0.0.1:0", true),
+            ("[::1]:80", true),
+            ("0.0.0.0:80", false),
+            ("unix:/run/gateway.sock", false),
+            ("unix:gateway.sock", false),
+        ] {
+            let address: FrontAddress = text.parse().unwrap();
+            assert_eq!(address.needs_own_token(), needs, "{text}");
+            assert_eq!(address.to_string(), text);
+        }
+        assert!("unix:".parse::<FrontAddress>().is_err());
     }
 
     #[test]

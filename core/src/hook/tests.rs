@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::delivery::DeliveryStage;
 use super::*;
+use crate::audit::Actor;
 use crate::id::Generation;
 use crate::limits::{
     HOOK_AGE_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX, HOOK_TRIES_MAX,
@@ -133,7 +134,8 @@ fn a_restart_that_was_asked_for_is_told_when_it_is_done() {
     let mut stories = Stories::default();
     let mut hear = |event: Event| stories.hear(Stamp::default(), "web", "Web", &event);
     assert_eq!(hear(started(7)), []);
-    let asked = Event::RestartRequested { pid: Some(7), reason: "new code".to_owned() };
+    let (reason, by) = ("new code".to_owned(), Actor::Afresh("test"));
+    let asked = Event::RestartRequested { pid: Some(7), reason, by };
     assert_eq!(hear(asked.clone()), []);
     assert_eq!(hear(exited(Ending::Replaced)), []);
     let told = hear(started(8));

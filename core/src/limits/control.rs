@@ -65,6 +65,27 @@ pub const CONTROL_QUESTIONS_MAX: usize = 32;
 /// The longest answer that a command reads: the status of 10,000 copies takes some 6 MB.
 pub const CONTROL_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Refusals that are recorded in a [`REFUSALS_WINDOW`]: enough to see who tries what. Further ones are counted, and the
+/// next record has their number: a program that tries tokens cannot push everything else out of the trail.
+pub const REFUSALS_RECORDED_MAX: u32 = 20;
+
+/// See [`REFUSALS_RECORDED_MAX`].
+pub const REFUSALS_WINDOW: Duration = Duration::from_secs(60);
+
+/// What a record has of the path that was refused; the rest is cut off. Our own paths are shorter.
+pub const REFUSAL_PATH_CHARS_MAX: usize = 200;
+
+/// What a record has of the name that a client gives itself; the rest is cut off.
+pub const ACTOR_NAME_CHARS_MAX: usize = 100;
+
+/// Restart calls whose callers a server of the gateway remembers until the conversation has them: one loop turn.
+/// The oldest is forgotten, and its restart is recorded without the client's name.
+pub const RESTART_CALLERS_MAX: usize = 64;
+
+/// How long git may take to say whether it tracks the file of a token; then the file counts as not tracked. It reads one
+/// index, which takes milliseconds, some hundred in the largest repositories.
+pub const GIT_TRACKED_WAIT: Duration = Duration::from_secs(2);
+
 /// Files in the runtime folder that are looked at; a folder with more is not only ours.
 pub const CONTROL_SOCKETS_MAX: usize = 4_096;
 

@@ -66,6 +66,10 @@ pub const TALK_BYTES_MAX: usize = 1024 * 1024;
 /// comes so far; what does is answers of our own to a client that asks and asks and never reads.
 pub const CLIENT_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 16 * OUTBOX_BYTES_MAX;
 
+/// The same for the client of a gateway on stdio: its answers are lists of all servers, and it may ask for many of them at
+/// once.
+pub const GATEWAY_UNREAD_BYTES_MAX: usize = 16 * OUTBOX_BYTES_MAX;
+
 /// What is taken from the pipe of an instance that is gone: all that it can have left there. Another
 /// process that holds the pipe and goes on writing is ignored.
 pub const LAST_WORDS_BYTES_MAX: usize = 1024 * 1024;
@@ -199,6 +203,34 @@ pub const READINGS_PAUSE: Duration = Duration::from_secs(1);
 /// Names that two servers have which one line of the log names; of the rest it says how many.
 pub const CLASHES_NAMED: usize = 5;
 
+/// Bytes of what is pinned of one list of a server, its names included. A server of 100 tools has about 200 kB. What
+/// follows is not pinned, which is logged: `pin = "warn"` does not see its changes, `pin = "block"` withholds it.
+pub const PIN_LIST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of all pins of a user. At the bound, the pins of the servers that were used least recently are forgotten: what
+/// these have the next time counts as their first use.
+pub const PINS_BYTES_MAX: usize = 12 * 1024 * 1024;
+
+/// Bytes that an item takes in the file of the pins besides its name and its text.
+pub const PIN_ITEM_BYTES: usize = 64;
+
+/// How old the note of a server's last use may be before it is renewed: a gateway that starts often does not write often.
+pub const PIN_USED_STEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often a gateway looks whether the user has accepted changes, while there are some to accept.
+pub const PINS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Changes of pins that wait to be written; there are four lists of a server. At the bound, the oldest is dropped: it comes again
+/// with the next reading of that list.
+pub const PIN_UPDATES_MAX: usize = 1_024;
+
+/// Tools that have changed which one line of the log names; of the rest it says how many.
+pub const PIN_NAMES_SHOWN: usize = 10;
+
+// A server has four lists, as they are pinned and as they are now; in the file, each byte of a text can take two.
+const _: () = assert!(8 * PIN_LIST_BYTES_MAX <= PINS_BYTES_MAX);
+const _: () = assert!(2 * PINS_BYTES_MAX as u64 <= super::STATE_FILE_BYTES_MAX);
+
 /// Entries of a list that a client gets at once; the rest comes with the next page.
 pub const PAGE_ENTRIES_MAX: usize = 500;
 
@@ -249,6 +281,17 @@ pub const CLIENT_SUBSCRIPTIONS_MAX: usize = 1_000;
 /// Streams of notifications that one client may have open; one more is answered with an error.
 pub const CLIENT_LISTENS_MAX: usize = 32;
 
+/// Brackets in one another in a message of a gateway's client. A deeper one is answered with an error and not passed on:
+/// many readers of JSON end at 128, some by a full stack, and with them a server that others use too.
+pub const MESSAGE_DEPTH_MAX: usize = 127;
+
+/// Bytes of answers that the gateway writes for one input: a list, a batch of lists. The rest of the batch is answered
+/// with an error (`server_busy`); requests that waited for a server go on in the next turn.
+pub const TURN_ANSWERS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes for clients over HTTP after which their connections get a turn to write them.
+pub const TURN_TOLD_BYTES_MAX: usize = 1024 * 1024;
+
 /// Lines of servers over HTTP that wait for the loop; then their links wait, and the servers with them.
 pub const REMOTE_WORDS_MAX: usize = 64;
 
@@ -260,9 +303,13 @@ pub const LINES_IN_A_ROW_MAX: usize = 256;
 /// where servers end sooner. All of it has to end within [`CLIENT_GONE_WITHIN`].
 pub const GATEWAY_LAST_WAIT: Duration = Duration::from_millis(50);
 
-/// Connections over HTTP that are served at once. More wait in the kernel's queue: those that ask nothing are
-/// closed after [`FRONT_IDLE_WAIT`]. A client has one for what it is told and one for each request.
+/// Connections over HTTP that are served at once. For one more, one that waits for a request is closed: the oldest that
+/// never sent a whole head, else the one that was idle for longest. Where all are served, more wait in the kernel's
+/// queue. A client has one for what it is told and one for each request.
 pub const FRONT_CONNECTIONS_MAX: usize = 4_096;
+
+/// Connections beyond that which may be there while those that were closed for them end.
+pub const FRONT_CONNECTIONS_ENDING_MAX: usize = 64;
 
 /// Requests over HTTP that wait for the loop; who asks more waits.
 pub const FRONT_ASKS_MAX: usize = 64;
@@ -316,6 +363,34 @@ pub const FRONT_UNREAD_MAX: usize = 1_024;
 /// The same in bytes; a single message may be longer.
 pub const FRONT_UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// A message up to this length is a short one. Short and long ones have room of their own among what is not read, so that
+/// an error finds room where a long answer finds none.
+pub const FRONT_SHORT_BYTES: usize = 1024;
+
+/// What a message that is not read costs besides its bytes.
+pub const FRONT_UNREAD_EACH_BYTES: usize = 128;
+
+/// Bytes of long messages that all connections of one token have not taken; a single message may be longer. An answer
+/// beyond it is replaced by an error (`server_busy`), for any other message its connection is closed.
+pub const FRONT_UNREAD_TOKEN_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// The same for all tokens together: the longest message fits, if it is alone.
+pub const FRONT_UNREAD_ALL_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 1024 * 1024;
+
+/// Bytes of short messages that all connections of one token have not taken. At one more its connection is closed.
+pub const FRONT_SHORT_TOKEN_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The same for all tokens together.
+pub const FRONT_SHORT_ALL_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What each token has of these, however much others have: clients that do not read take nothing from others.
+pub const FRONT_UNREAD_OWN_BYTES: usize = 1024 * 1024;
+
+/// Of the room for clients this share, as its divisor, is kept for tokens, in equal parts. What a token does not use of
+/// its part is used by no other; the rest is for all. Where a token has no room, its session that was idle for longest
+/// makes room, and none of another token.
+pub const FRONT_RESERVED_PART: usize = 2;
+
 /// A request that has no answer after this time gets the beginning of a stream: clients and proxies give up on
 /// a connection over which nothing comes, and a stream can be resumed.
 pub const FRONT_QUIET_MAX: Duration = Duration::from_secs(5);
@@ -329,7 +404,7 @@ pub const FRONT_RETRY: Duration = Duration::from_secs(1);
 /// Requests of one session that have no answer yet; more are refused.
 pub const FRONT_REQUESTS_MAX: usize = 1_024;
 
-/// Messages in one batch; a longer one is refused.
+/// Messages in one batch; a longer one is refused as a whole.
 pub const FRONT_BATCH_MAX: usize = 1_000;
 
 /// Messages of one stream that are kept for a client that comes back, or that has no stream yet. The oldest
@@ -340,7 +415,7 @@ pub const FRONT_KEPT_MAX: usize = 256;
 pub const FRONT_KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The same for all streams: those that ended first are forgotten first, then each keeps only its last
-/// message.
+/// message, and that only where it is a short one.
 pub const FRONT_KEPT_ALL_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Streams that have ended and are kept for a client that did not get their end.
@@ -360,6 +435,9 @@ const _: () = assert!(FRONT_CLOSE_WAIT.as_millis() + FRONT_LAST_WAIT.as_millis()
 const _: () = assert!(FRONT_KEPT_BYTES_MAX <= FRONT_UNREAD_BYTES_MAX);
 const _: () = assert!(FRONT_KEPT_MAX < FRONT_UNREAD_MAX);
 const _: () = assert!(2 * LINES_IN_A_ROW_MAX <= FRONT_UNREAD_MAX);
+// A turn of the loop never fills what a token may have unread.
+const _: () = assert!(2 * TURN_ANSWERS_BYTES_MAX <= FRONT_UNREAD_TOKEN_BYTES_MAX);
+const _: () = assert!(FRONT_UNREAD_BYTES_MAX <= FRONT_UNREAD_TOKEN_BYTES_MAX);
 
 /// The wait before a server is tried again that could not be reached; the first time it is at once, and
 /// each wait that follows is twice as long. A request meanwhile does not wait longer

@@ -260,3 +260,7 @@ pub const AGENT_HEALTH_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a run waits for another program that writes to its records; then it stops, and can go on later.
 pub const RUNS_BUSY_WAIT: Duration = Duration::from_secs(30);
+
+/// How often a run tries to put its deleted state folder back, with [`DOWN_LOOK_INTERVAL`](super::DOWN_LOOK_INTERVAL)
+/// between, before it ends with the error: `git clean` of a large tree can still be deleting for seconds.
+pub const STATE_PUT_BACK_TRIES_MAX: u32 = 1_000;

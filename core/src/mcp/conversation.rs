@@ -284,6 +284,11 @@ impl Conversation {
         }
     }
 
+    /// The name that the client gives itself, once it has a session.
+    pub fn client_name(&self) -> Option<String> {
+        self.memory.client_name()
+    }
+
     /// How many requests of the client are in flight, cancelled ones too.
     pub fn in_flight(&self) -> usize {
         self.requests.len()

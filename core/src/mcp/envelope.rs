@@ -30,6 +30,12 @@ impl Id {
         }
     }
 
+    /// The same, for bytes that a peer sent. `None` where they are no JSON: an id stands in answers as it came, and
+    /// no answer may be broken by it.
+    fn checked(raw: &[u8]) -> Option<Self> {
+        json::is_sound(raw, usize::MAX).then(|| Self::new(raw))
+    }
+
     fn of(raw: &[u8]) -> Self {
         let mut bytes = [0; SHORT_BYTES];
         match (bytes.get_mut(..raw.len()), u8::try_from(raw.len())) {
@@ -107,42 +113,63 @@ pub enum Message {
     },
 }
 
-/// Looks at a line; `None` where it is no JSON-RPC message. One pass finds all that matters.
-pub fn look(line: &[u8]) -> Option<Message> {
-    look_closely(line).map(|(message, _)| message)
+/// A message with what may keep it from being passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// The message.
+    pub message: Message,
+    /// Whether others may read something else in it: a key that matters stands there twice, in other cases or with
+    /// escapes for its letters. Most readers take the last of two and some the first, and some do not tell cases apart.
+    /// Not known of a batch.
+    pub is_ambiguous: bool,
+    /// How many brackets are open at once in it. Not known of a batch.
+    pub depth: usize,
 }
 
-/// The same, and whether others may read something else in it: a key that matters stands there twice, in other
-/// cases or with escapes for its letters. Most readers take the last of two and some the first, some do not tell
-/// cases apart, and we do not find the one with escapes.
-pub fn look_closely(line: &[u8]) -> Option<(Message, bool)> {
-    let [mut id, mut method, mut result, mut error] = [const { None }; 4];
-    let (mut params, mut has_params, mut is_odd) = (Params::default(), false, false);
+/// Looks at a line; `None` where it is no JSON-RPC message. One pass finds all that matters. A key with escapes counts
+/// where the plain one is missing, so that a request is answered however it is written.
+pub fn look(line: &[u8]) -> Option<Message> {
+    look_closely(line).map(|inspected| inspected.message)
+}
+
+/// The same, with what may keep the message from being passed on.
+pub fn look_closely(line: &[u8]) -> Option<Inspected> {
+    let [mut plain, mut escaped] = [const { [None; 4] }; 2];
+    let (mut params, mut has_params, mut scan) = (Params::default(), false, Scan::default());
     let whole = json::skip_whole_object(line, |key, start| {
+        let raw = &line[key];
+        let found = if raw.contains(&b'\\') { &mut escaped } else { &mut plain };
         // Where a key stands twice, the last counts.
-        let place = match &line[key] {
-            br#""id""# => &mut id,
-            br#""method""# => &mut method,
-            br#""result""# => &mut result,
-            br#""error""# => &mut error,
-            br#""params""# => {
-                is_odd |= std::mem::replace(&mut has_params, true);
+        let place = match &*json::unescaped(raw) {
+            br#""id""# => &mut found[0],
+            br#""method""# => &mut found[1],
+            br#""result""# => &mut found[2],
+            br#""error""# => &mut found[3],
+            _ if raw == br#""params""# => {
+                scan.is_odd |= std::mem::replace(&mut has_params, true);
                 params = Params::default();
-                return params.fill(line, start, &mut is_odd);
+                return params.fill(line, start, &mut scan);
             }
-            key => {
-                is_odd |= hides(key, &["id", "method", "params", "result", "error"]);
-                return json::skip_value(line, start);
+            _ => {
+                scan.is_odd |= hides(raw, &["id", "method", "params", "result", "error"]);
+                return scan.skip(line, start, 1);
             }
         };
-        let end = json::skip_value(line, start)?;
-        is_odd |= place.replace(&line[start..end]).is_some();
+        let end = scan.skip(line, start, 1)?;
+        scan.is_odd |= place.replace(&line[start..end]).is_some();
         Some(end)
     });
     if whole.is_none() {
-        return json::elements(line).map(|_| (Message::Batch, false));
+        let message = Message::Batch;
+        let batch = Inspected { message, is_ambiguous: false, depth: 0 };
+        return json::each_element(line, |_| {}).map(|()| batch);
     }
-    let id = id.filter(|raw| *raw != b"null").map(Id::new);
+    scan.is_odd |= escaped.iter().any(Option::is_some);
+    let [id, method, result, error] = std::array::from_fn(|at| plain[at].or(escaped[at]));
+    let id = match id.filter(|raw| *raw != b"null") {
+        Some(raw) => Some(Id::checked(raw)?),
+        None => None,
+    };
     let message = match (method.and_then(json::text), id) {
         (Some(method), Some(id)) if id.is_proper() => Message::Request { id, method, params },
         (Some(_), Some(id)) => Message::Invalid { id },
@@ -155,7 +182,36 @@ pub fn look_closely(line: &[u8]) -> Option<(Message, bool)> {
             }
         }
     };
-    Some((message, is_odd))
+    Some(Inspected { message, is_ambiguous: scan.is_odd, depth: scan.deepest })
+}
+
+/// What one pass over a message finds besides its parts.
+#[derive(Debug, Default)]
+struct Scan {
+    is_odd: bool,
+    deepest: usize,
+}
+
+impl Scan {
+    /// The end of the value that begins at `start`, inside of so many brackets.
+    fn skip(&mut self, line: &[u8], start: usize, level: usize) -> Option<usize> {
+        let (end, depth) = json::skip_measured(line, start)?;
+        self.deepest = self.deepest.max(level + depth);
+        Some(end)
+    }
+
+    /// The same, for a value that matters.
+    fn note(
+        &mut self,
+        place: &mut Option<Range<usize>>,
+        line: &[u8],
+        start: usize,
+        level: usize,
+    ) -> Option<usize> {
+        let end = self.skip(line, start, level)?;
+        self.is_odd |= place.replace(start..end).is_some();
+        Some(end)
+    }
 }
 
 /// The messages of a batch. One that is a batch itself is an error: that is invalid, and would recurse.
@@ -207,17 +263,15 @@ pub struct Params {
 
 impl Params {
     /// Looks into the parameters that begin at `start`, and returns where they end.
-    fn fill(&mut self, line: &[u8], start: usize, is_odd: &mut bool) -> Option<usize> {
+    fn fill(&mut self, line: &[u8], start: usize, scan: &mut Scan) -> Option<usize> {
         let end = match line.get(start) {
-            Some(b'{') => {
-                json::skip_object(line, start, |key, at| self.note(line, key, at, is_odd))
-            }
+            Some(b'{') => json::skip_object(line, start, |key, at| self.note(line, key, at, scan)),
             _ => None,
         };
         end.or_else(|| {
             // They are no object, or a broken one: nothing in them counts.
             *self = Self::default();
-            json::skip_value(line, start)
+            scan.skip(line, start, 1)
         })
     }
 
@@ -226,46 +280,35 @@ impl Params {
         line: &[u8],
         key: Range<usize>,
         start: usize,
-        is_odd: &mut bool,
+        scan: &mut Scan,
     ) -> Option<usize> {
         match &line[key] {
-            br#""name""# => note(&mut self.name, line, start, is_odd),
-            br#""task""# => note(&mut self.task, line, start, is_odd),
+            br#""name""# => scan.note(&mut self.name, line, start, 2),
+            br#""task""# => scan.note(&mut self.task, line, start, 2),
             br#""_meta""# => {
                 (self.progress_token, self.version) = (None, None);
                 let end = match line.get(start) {
                     Some(b'{') => json::skip_object(line, start, |key, at| match &line[key] {
-                        br#""progressToken""# => note(&mut self.progress_token, line, at, is_odd),
-                        META_VERSION_KEY => note(&mut self.version, line, at, is_odd),
+                        br#""progressToken""# => scan.note(&mut self.progress_token, line, at, 3),
+                        META_VERSION_KEY => scan.note(&mut self.version, line, at, 3),
                         key => {
-                            *is_odd |= hides(key, &["progressToken"]);
-                            json::skip_value(line, at)
+                            scan.is_odd |= hides(key, &["progressToken"]);
+                            scan.skip(line, at, 3)
                         }
                     }),
-                    _ => json::skip_value(line, start),
+                    _ => scan.skip(line, start, 2),
                 }?;
-                *is_odd |= self.meta.replace(start..end).is_some();
+                scan.is_odd |= self.meta.replace(start..end).is_some();
                 Some(end)
             }
             key => {
                 // What these are about is not for us to see here, but others must not read another one.
                 let is_plain = PARAMS.iter().any(|plain| json::is_key(key, plain));
-                *is_odd |= !is_plain && hides(key, &PARAMS);
-                json::skip_value(line, start)
+                scan.is_odd |= !is_plain && hides(key, &PARAMS);
+                scan.skip(line, start, 2)
             }
         }
     }
-}
-
-fn note(
-    place: &mut Option<Range<usize>>,
-    line: &[u8],
-    start: usize,
-    is_odd: &mut bool,
-) -> Option<usize> {
-    let end = json::skip_value(line, start)?;
-    *is_odd |= place.replace(start..end).is_some();
-    Some(end)
 }
 
 /// Parameters by which messages find their way.
@@ -279,7 +322,7 @@ pub fn look_at_ends(beginning: &[u8], ending: &[u8]) -> Option<(Id, String)> {
     let (mut id, mut method) = (None, None);
     let mut note = |bytes: &[u8], member: json::JsonMember| {
         let value = &bytes[member.value];
-        match &bytes[member.key] {
+        match &*json::unescaped(&bytes[member.key]) {
             br#""id""# => id = Some(value.to_vec()),
             br#""method""# => method = json::text(value),
             _ => {}
@@ -296,18 +339,18 @@ pub fn look_at_ends(beginning: &[u8], ending: &[u8]) -> Option<(Id, String)> {
         }
     }
     let id = id.filter(|raw| raw != b"null")?;
-    Some((Id::new(&id), method?))
+    Some((Id::checked(&id)?, method?))
 }
 
 /// The line with another id; everything else as it was.
 pub fn with_id(line: &[u8], id: &[u8]) -> Option<Vec<u8>> {
-    let mut found = None;
-    json::each_member(line, |member| {
-        if &line[member.key] == br#""id""# {
-            found = Some(member.value);
-        }
+    let (mut plain, mut escaped) = (None, None);
+    json::each_member(line, |member| match &line[member.key] {
+        br#""id""# => plain = Some(member.value),
+        raw if *json::unescaped(raw) == *br#""id""# => escaped = Some(member.value),
+        _ => {}
     })?;
-    Some(splice(line, found?, id))
+    Some(splice(line, plain.or(escaped)?, id))
 }
 
 /// The bytes with a part replaced.
@@ -377,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_others_may_read_otherwise_is_odd() {
-        let is_odd = |line: &str| look_closely(line.as_bytes()).expect(line).1;
+        let is_odd = |line: &str| look_closely(line.as_bytes()).expect(line).is_ambiguous;
         for fine in [
             r#"{"id":1,"method":"m","params":{"name":"a","arguments":{"n\u0061me":1,"name":2,"name":3}}}"#,
             r#"{"id":1,"result":{"id":2,"i\u0064":3,"id":4},"error":null}"#,
@@ -408,6 +451,43 @@ mod tests {
             r#"{"id":1,"method":"m","params":{"_meta":{"\u0070rogressToken":2}}}"#,
         ] {
             assert!(is_odd(odd), "{odd}");
+        }
+    }
+
+    #[test]
+    fn keys_with_escapes_count_where_the_plain_ones_are_missing() {
+        for line in [
+            r#"{"\u0069d":1,"\u006dethod":"ping"}"#,
+            r#"{"id":1,"\u006dethod":"ping"}"#,
+            r#"{"i\u0064":1,"method":"ping"}"#,
+            r#"{"id":1,"\u0069\u0064":2,"metho\u0064":"ping"}"#,
+            r#"{"\u0069\u0064":2,"id":1,"metho\u0064":"ping"}"#,
+        ] {
+            let Inspected { message, is_ambiguous: is_odd, .. } =
+                look_closely(line.as_bytes()).expect(line);
+            assert_eq!(Some(message), request("1", "ping"), "{line}");
+            assert!(is_odd, "{line}");
+        }
+        let response = look(br#"{"\u0069d":1,"r\u0065sult":{}}"#);
+        assert_eq!(response, Some(Message::Response { id: Some(Id::new(b"1")), is_error: false }));
+        let line = br#"{"\u0069d":1,"result":{}}"#;
+        assert_eq!(with_id(line, b"7").unwrap(), br#"{"\u0069d":7,"result":{}}"#);
+        let ends = look_at_ends(br#"{"\u0069d":1,"\u006dethod":"ping","params":"x"#, b"x\"}");
+        assert_eq!(ends, Some((Id::new(b"1"), "ping".to_owned())));
+    }
+
+    #[test]
+    fn an_id_that_is_no_json_makes_no_message() {
+        for id in ["1iz", "01", "+1", "1.", "tru", "{a:1}", r#""\q""#, "\"a\tb\"", "[1,]"] {
+            for line in [
+                format!(r#"{{"id":{id},"method":"ping"}}"#),
+                format!(r#"{{"id":{id},"result":{{}}}}"#),
+                format!(r#"{{"id":{id}}}"#),
+            ] {
+                assert_eq!(look(line.as_bytes()), None, "{line}");
+            }
+            let beginning = format!(r#"{{"id":{id},"method":"ping","params":"x"#);
+            assert_eq!(look_at_ends(beginning.as_bytes(), b"x\"}"), None, "{id}");
         }
     }
 
@@ -488,6 +568,27 @@ mod tests {
         assert_eq!(look_at_ends(br#"{"id":1,"result":{"a":"x"#, b"x\"}}"), None);
         assert_eq!(look_at_ends(b"", b""), None);
         assert_eq!(look_at_ends(b"xxxx", b"xxx"), None);
+    }
+
+    #[test]
+    fn the_depth_of_a_message_is_that_of_its_deepest_value() {
+        let depth = |line: &str| look_closely(line.as_bytes()).expect(line).depth;
+        for (wanted, line) in [
+            (1, r#"{"id":1,"method":"m"}"#),
+            (2, r#"{"id":1,"result":{}}"#),
+            (4, r#"{"id":1,"method":"m","params":{"name":"[[[[[","arguments":{"a":[1]}}}"#),
+            (5, r#"{"id":1,"method":"m","params":{"_meta":{"x":{"y":{}}},"name":"a"}}"#),
+            (3, r#"{"id":1,"method":"m","params":[[1]]}"#),
+            (4, r#"{"other":[[[]]],"id":1,"error":{}}"#),
+        ] {
+            assert_eq!(depth(line), wanted, "{line}");
+        }
+        let deep = format!(
+            r#"{{"id":1,"method":"m","params":{{"a":{}{}}}}}"#,
+            "[".repeat(5_000),
+            "]".repeat(5_000)
+        );
+        assert_eq!(depth(&deep), 5_002);
     }
 
     #[test]

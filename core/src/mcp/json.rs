@@ -48,22 +48,31 @@ pub(super) fn skip_whole_object(
 
 /// The elements of an array; `None` where the bytes are none.
 pub fn elements(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+    let mut found = Vec::new();
+    each_element(bytes, |element| found.push(element))?;
+    Some(found)
+}
+
+/// Shows each element of an array, without collecting them: a short text has very many, and the list of their places is
+/// longer than the text.
+///
+/// `None` where the bytes are no array; what was shown before that is worth nothing.
+pub fn each_element(bytes: &[u8], mut show: impl FnMut(Range<usize>)) -> Option<()> {
     let mut at = skip_blank(bytes, 0);
     if bytes.get(at) != Some(&b'[') {
         return None;
     }
     at = skip_blank(bytes, at + 1);
-    let mut found = Vec::new();
     if bytes.get(at) == Some(&b']') {
-        return ends(bytes, at + 1).then_some(found);
+        return ends(bytes, at + 1).then_some(());
     }
     loop {
         let value = at..skip_value(bytes, at)?;
         at = skip_blank(bytes, value.end);
-        found.push(value);
+        show(value);
         match bytes.get(at) {
             Some(b',') => at = skip_blank(bytes, at + 1),
-            Some(b']') => return ends(bytes, at + 1).then_some(found),
+            Some(b']') => return ends(bytes, at + 1).then_some(()),
             _ => return None,
         }
     }
@@ -147,9 +156,14 @@ pub fn flatten(bytes: &mut [u8]) {
 /// Whether bytes are one value of JSON that all parsers read alike: without anything odd inside, in UTF-8, and with no
 /// more brackets in one another than given.
 pub fn is_sound(bytes: &[u8], depth_max: usize) -> bool {
-    std::str::from_utf8(bytes).is_ok()
-        && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
-        && depth(bytes) <= depth_max
+    is_valid(bytes) && depth(bytes) <= depth_max
+}
+
+/// Whether bytes are one value of JSON, in UTF-8. The other functions here only look for what they need, and take much
+/// that is none.
+pub fn is_valid(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes)
+        .is_ok_and(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
 }
 
 /// How many brackets are open at once in a value.
@@ -174,6 +188,14 @@ fn depth(bytes: &[u8]) -> usize {
 /// Whether a parser may take a raw key for this one: it is written with escapes, or in another case.
 pub fn reads_as(raw: &[u8], key: &str) -> bool {
     is_key(raw, key) || read_text(raw).is_some_and(|text| text.eq_ignore_ascii_case(key))
+}
+
+/// A raw key with its quotes, without escapes; as it stands there where it cannot be decoded.
+pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
+    match raw.contains(&b'\\').then(|| text(raw)).flatten() {
+        Some(text) => Cow::Owned(format!("\"{text}\"").into_bytes()),
+        None => Cow::Borrowed(raw),
+    }
 }
 
 /// Whether a raw key is this one, as it stands there.
@@ -216,8 +238,13 @@ const NEAR: usize = 16;
 
 /// The end of the value that begins at `at`.
 pub(super) fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
+    skip_measured(bytes, at).map(|(end, _)| end)
+}
+
+/// The end of the value that begins at `at`, and how many brackets are open at once in it.
+pub(super) fn skip_measured(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     match bytes.get(at)? {
-        b'"' => skip_string(bytes, at),
+        b'"' => skip_string(bytes, at).map(|end| (end, 0)),
         b'{' | b'[' => skip_nested(bytes, at),
         _ => {
             let rest = &bytes[at..];
@@ -227,7 +254,7 @@ pub(super) fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
             let plain = rest[..length]
                 .iter()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
-            (length > 0 && plain).then_some(at + length)
+            (length > 0 && plain).then_some((at + length, 0))
         }
     }
 }
@@ -262,9 +289,9 @@ pub(super) fn skip_object(
     }
 }
 
-/// The end of the object or array that begins at `at`.
-fn skip_nested(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut depth = 0_usize;
+/// The end of the object or array that begins at `at`, and how many brackets are open at once in it.
+fn skip_nested(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let (mut depth, mut deepest) = (0_usize, 0);
     let mut next = at;
     loop {
         next += bytes.get(next..)?.iter().position(|byte| MATTERS[usize::from(*byte)])?;
@@ -273,11 +300,14 @@ fn skip_nested(bytes: &[u8], at: usize) -> Option<usize> {
                 next = skip_string(bytes, next)?;
                 continue;
             }
-            b'{' | b'[' => depth += 1,
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
             _ => {
                 depth -= 1;
                 if depth == 0 {
-                    return Some(next + 1);
+                    return Some((next + 1, deepest));
                 }
             }
         }
@@ -310,6 +340,7 @@ mod tests {
         assert_eq!(get(text, &["id", "z"]), None);
         assert_eq!(get(br#"{"id":1,"id":2}"#, &["id"]), Some(&b"2"[..]));
         assert_eq!(elements(b" [1, \"a\" ,{}] ").map(|all| all.len()), Some(3));
+        assert_eq!(skip_measured(br#"{"a":[[1],"[[[["]} "#, 0), Some((18, 3)));
         assert_eq!(members(b"{}").map(|all| all.len()), Some(0));
     }
 

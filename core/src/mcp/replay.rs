@@ -97,6 +97,11 @@ impl Memory {
         }
     }
 
+    /// The name that the client gives itself.
+    pub(crate) fn client_name(&self) -> Option<String> {
+        client_name(self.session.as_deref(), self.meta.as_deref())
+    }
+
     /// The notification that follows the opening in the legacy era, if the client has sent it.
     pub(crate) fn initialized(&self) -> Option<Vec<u8>> {
         self.initialized.then(|| notification("notifications/initialized", None))
@@ -187,4 +192,11 @@ fn agreed(request: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
     let asked =
         members.iter().find(|member| &params[member.key.clone()] == b"\"protocolVersion\"")?;
     Some(splice(params, asked.value.clone(), version))
+}
+/// The name that a client gives itself, by the parameters of its `initialize` or, in the modern era, by the `_meta` of a
+/// request.
+pub(crate) fn client_name(opening: Option<&[u8]>, meta: Option<&[u8]>) -> Option<String> {
+    let opened = opening.and_then(|params| get(params, &["clientInfo", "name"]));
+    let name = opened.or_else(|| get(meta?, &["io.modelcontextprotocol/clientInfo", "name"]));
+    name.and_then(json::text)
 }

@@ -37,6 +37,7 @@ pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{ResumePhase, ResumeState};
 pub use self::settings::{Budget, Dirty, Settings};
 use crate::agent::{AgentEvent, ContextUse, Instruction};
+use crate::audit::redact::redact_text;
 use crate::limits::{GATE_SHOWN_CELLS_MAX, GATE_SHOWN_LINES_MAX};
 use crate::text::{cut_to_cells, harmless_but_colours};
 use crate::time::{Stamp, Time};
@@ -226,8 +227,9 @@ pub struct GateEnd {
     pub took: Duration,
 }
 
-/// The end of what a gate printed, as people see it: a few harmless lines.
+/// The end of what a gate printed, as people see it: a few harmless lines, redacted as in a log.
 pub fn shown_output(output: &str) -> Vec<String> {
+    let output = redact_text(output);
     // Of a line that was written over and over, the last is seen.
     let seen = |line: &str| line.trim_end().rsplit('\r').next().unwrap_or_default().to_owned();
     let lines = output.lines().rev().map(seen).filter(|line| !line.trim().is_empty());

@@ -10,7 +10,9 @@ use super::crash_loop::CrashVerdict;
 use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::state::{Effect, Goal, InputContext, Process, Rest, Want};
+use crate::audit::Actor;
 use crate::id::Generation;
+use crate::limits::SPAWN_RETRY_MIN;
 use crate::policy::Restart;
 
 impl Service {
@@ -25,11 +27,12 @@ impl Service {
             // A restart was requested and had to wait: the end is what it waited for.
             Process::Running { restart_at: Some((_, reason)), .. } => {
                 let (reason, exit_code) = (reason.clone(), self.policy.restart_code);
-                cx.tell(Event::ExitingForRestart { pid, reason, exit_code });
+                let by = self.restart_by.clone();
+                cx.tell(Event::ExitingForRestart { pid, reason, exit_code, by });
                 Some(Goal::NewInstance)
             }
             Process::Running { .. } if has_candidate => {
-                self.side.announce_swap(cx, pid, self.policy.restart_code);
+                self.side.announce_swap(cx, &self.restart_by, pid, self.policy.restart_code);
                 Some(Goal::NewInstance)
             }
             Process::Stopping { goal, .. } => Some(goal.clone()),
@@ -95,9 +98,11 @@ impl Service {
             (Ending::RestartRequested, _) => {
                 let exit_code = self.policy.restart_code;
                 let reason = format!("the process exited with code {exit_code}");
-                cx.tell(Event::RestartRequested { pid, reason: reason.clone() });
+                let by = Actor::Afresh("restart code");
+                self.restart_by = by.clone();
+                cx.tell(Event::RestartRequested { pid, reason: reason.clone(), by: by.clone() });
                 cx.push(Effect::MarkRestart { pid, reason: reason.clone() });
-                cx.tell(Event::ExitingForRestart { pid, reason, exit_code });
+                cx.tell(Event::ExitingForRestart { pid, reason, exit_code, by });
                 self.wait_for_requested(cx, None);
             }
             (Ending::StoppedByUser, _) => {
@@ -119,6 +124,8 @@ impl Service {
         }
         match self.crashes.crashed(cx.now, uptime, &self.policy) {
             CrashVerdict::Retry { delay, loop_begins } => {
+                let is_unspawned = matches!(ending, Ending::SpawnFailed(_));
+                let delay = if is_unspawned { delay.max(SPAWN_RETRY_MIN) } else { delay };
                 if loop_begins {
                     cx.tell(Event::CrashLoop {
                         crashes: self.policy.crash_loop_count,

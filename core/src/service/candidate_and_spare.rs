@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::state::{Haste, InputContext, Instance};
+use crate::audit::Actor;
 use crate::id::Generation;
 use crate::limits::RETIRING_MAX;
 use crate::policy::{Backoff, Policy};
@@ -105,9 +106,16 @@ impl SideInstances {
     }
 
     /// Announces that the current instance goes, as its candidate takes over.
-    pub(super) fn announce_swap(&self, cx: &mut InputContext, pid: Option<u32>, exit_code: i32) {
+    pub(super) fn announce_swap(
+        &self,
+        cx: &mut InputContext,
+        by: &Actor,
+        pid: Option<u32>,
+        exit_code: i32,
+    ) {
         if let Some(Candidate { reason, .. }) = &self.candidate {
-            cx.tell(Event::ExitingForRestart { pid, reason: reason.clone(), exit_code });
+            let (reason, by) = (reason.clone(), by.clone());
+            cx.tell(Event::ExitingForRestart { pid, reason, exit_code, by });
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::exit::{Ending, Exit, LastExit, SpawnFailure};
-use crate::audit::{EventType, Level, Record};
+use crate::audit::{Actor, EventType, Level, Record};
 use crate::health;
 use crate::id::Generation;
 use crate::time::show_duration;
@@ -80,6 +80,8 @@ pub enum Event {
         pid: Option<u32>,
         /// Why.
         reason: String,
+        /// By what or whom.
+        by: Actor,
     },
     /// A start or a stop was requested. On disk before it is done.
     UserRequested(UserRequest),
@@ -91,11 +93,15 @@ pub enum Event {
         reason: String,
         /// The code that stands for a requested restart.
         exit_code: i32,
+        /// What or who requested it.
+        by: Actor,
     },
     /// A requested restart has to wait: one a second is the limit.
     Throttled {
         /// For this long.
         delay: Duration,
+        /// What or who requested it.
+        by: Actor,
     },
     /// The next start is planned.
     Restarting {
@@ -153,6 +159,8 @@ pub struct UserRequest {
     pub pid: Option<u32>,
     /// Why.
     pub reason: String,
+    /// By what or whom.
+    pub by: Actor,
 }
 
 impl Event {
@@ -260,7 +268,7 @@ impl Event {
             Self::ExitingForRestart { reason, .. } => {
                 format!("{title} exiting for restart: {reason}")
             }
-            Self::Throttled { delay } => {
+            Self::Throttled { delay, .. } => {
                 format!("{title} restart throttled, waiting {}", show_duration(*delay))
             }
             Self::Restarting { delay, after, attempt, attempts_max } => {
@@ -303,7 +311,9 @@ impl Event {
                 vec![("pid", json!(pid)), ("generation", json!(generation.0))]
             }
             Self::SwapFailed { pid, why } => vec![("pid", json!(pid)), ("error", json!(why))],
-            Self::Replacing { pid, reason } => vec![("pid", json!(pid)), ("reason", json!(reason))],
+            Self::Replacing { pid, reason } => {
+                vec![("pid", json!(pid)), ("reason", json!(reason)), ("by", policy())]
+            }
             Self::Exited { pid, exit, ending, uptime } => {
                 let LastExit { code, signal, .. } = LastExit::from(*exit);
                 vec![
@@ -317,23 +327,27 @@ impl Event {
             Self::SpawnFailed(failure) => {
                 vec![("error", json!(failure.message)), ("hint", json!(failure.hint))]
             }
-            Self::RestartRequested { pid, reason }
-            | Self::UserRequested(UserRequest { pid, reason, .. }) => {
-                vec![("reason", json!(reason)), ("pid", json!(pid))]
+            Self::RestartRequested { pid, reason, by }
+            | Self::UserRequested(UserRequest { pid, reason, by, .. }) => {
+                vec![("reason", json!(reason)), ("pid", json!(pid)), ("by", by.to_json())]
             }
-            Self::ExitingForRestart { pid, reason, exit_code } => {
+            Self::ExitingForRestart { pid, reason, exit_code, by } => {
                 vec![
                     ("exit_code", json!(exit_code)),
                     ("reason", json!(reason)),
                     ("pid", json!(pid)),
+                    ("by", by.to_json()),
                 ]
             }
-            Self::Throttled { delay } => vec![("delay_ms", millis(*delay))],
+            Self::Throttled { delay, by } => {
+                vec![("delay_ms", millis(*delay)), ("by", by.to_json())]
+            }
             Self::Restarting { delay, after, attempt, attempts_max } => vec![
                 ("after", json!(after.name())),
                 ("delay_ms", millis(*delay)),
                 ("attempt", json!(attempt)),
                 ("attempts_max", json!(attempts_max)),
+                ("by", policy()),
             ],
             Self::CrashLoop { crashes, window, delay } => vec![
                 ("crashes", json!(crashes)),
@@ -376,6 +390,11 @@ fn stopped(title: &str, ending: &Ending) -> String {
         Ending::Clean => format!("{title} has finished, not restarting"),
         _ => format!("{title} failed and is not restarted, as the policy says: {ending}"),
     }
+}
+
+/// afresh itself acts, as the policy says.
+fn policy() -> Value {
+    Actor::Afresh("policy").to_json()
 }
 
 fn millis(duration: Duration) -> Value {

@@ -38,6 +38,7 @@ use self::history::Generations;
 pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Haste, InputContext, Instance, Process, Role, Want};
+use crate::audit::Actor;
 use crate::id::Generation;
 use crate::policy::Policy;
 use crate::stop_ladder::StopTimes;
@@ -54,6 +55,8 @@ pub struct Service {
     crashes: CrashHistory,
     generations: Generations,
     exits: ExitHistory,
+    /// What or who requested the last restart.
+    restart_by: Actor,
 }
 
 impl Service {
@@ -67,6 +70,7 @@ impl Service {
             crashes: CrashHistory::new(seed),
             generations: Generations::default(),
             exits: ExitHistory::default(),
+            restart_by: Actor::Afresh("policy"),
         }
     }
 
@@ -95,7 +99,7 @@ impl Service {
             Input::Dismiss { within } => {
                 self.stop(cx, Want::Shutdown { within: Some(within), is_alone: true });
             }
-            Input::Restart { reason } => self.restart(cx, reason),
+            Input::Restart { reason, by } => self.restart(cx, reason, by),
             Input::HurryUp => {
                 if let Process::Stopping { ladder, .. } = &mut self.process {
                     ladder.hurry_up(now);
@@ -242,13 +246,14 @@ impl Service {
         }
     }
 
-    fn restart(&mut self, cx: &mut InputContext, reason: String) {
+    fn restart(&mut self, cx: &mut InputContext, reason: String, by: Actor) {
         if self.want.is_shutdown() {
             return;
         }
         self.want = Want::Up;
         let pid = self.process.instance().and_then(|instance| instance.pid);
-        cx.tell(Event::RestartRequested { pid, reason: reason.clone() });
+        self.restart_by = by.clone();
+        cx.tell(Event::RestartRequested { pid, reason: reason.clone(), by });
         cx.push(Effect::MarkRestart { pid, reason: reason.clone() });
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } => {
@@ -269,7 +274,8 @@ impl Service {
                 let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
                 *restart_at = Some((at, reason));
                 if at > cx.now {
-                    cx.tell(Event::Throttled { delay: at.since(cx.now) });
+                    let by = self.restart_by.clone();
+                    cx.tell(Event::Throttled { delay: at.since(cx.now), by });
                 }
                 self.side.drop_candidate(cx);
             }
@@ -280,7 +286,8 @@ impl Service {
 
     fn exit_for_restart(&mut self, cx: &mut InputContext, instance: Instance, reason: String) {
         let (pid, exit_code) = (instance.pid, self.policy.restart_code);
-        cx.tell(Event::ExitingForRestart { pid, reason, exit_code });
+        let by = self.restart_by.clone();
+        cx.tell(Event::ExitingForRestart { pid, reason, exit_code, by });
         self.begin_stop(cx, instance, Goal::NewInstance);
     }
 
@@ -308,7 +315,8 @@ impl Service {
         let at = self.crashes.requested_restart_at(cx.now, &self.policy);
         let at = planned.map_or(at, |planned| at.min(planned));
         if at > cx.now {
-            cx.tell(Event::Throttled { delay: at.since(cx.now) });
+            let by = self.restart_by.clone();
+            cx.tell(Event::Throttled { delay: at.since(cx.now), by });
         }
         self.process = Process::Waiting { spawn_at: at, requested: true };
         self.side.drop_spare(cx);
@@ -436,7 +444,7 @@ impl Service {
             && let Process::Running { instance: old, .. } = &self.process
         {
             let old = old.clone();
-            self.side.announce_swap(cx, old.pid, self.policy.restart_code);
+            self.side.announce_swap(cx, &self.restart_by, old.pid, self.policy.restart_code);
             self.take_over(cx);
             self.side.drain(cx, old, cx.now + self.policy.drain_timeout);
         }
@@ -494,7 +502,12 @@ impl Service {
                     // It was to be replaced anyway.
                     Some((_, reason)) => self.exit_for_restart(cx, instance, reason),
                     None if self.side.candidate.is_some() => {
-                        self.side.announce_swap(cx, instance.pid, self.policy.restart_code);
+                        self.side.announce_swap(
+                            cx,
+                            &self.restart_by,
+                            instance.pid,
+                            self.policy.restart_code,
+                        );
                         let haste = Haste::after(&ending);
                         self.side.stop(cx, instance, ending, haste);
                         self.take_over(cx);
@@ -535,7 +548,7 @@ impl Service {
         if !has_successor && !may_spawn {
             return self.begin_stop(cx, instance, Goal::Quietly);
         }
-        self.side.announce_swap(cx, instance.pid, self.policy.restart_code);
+        self.side.announce_swap(cx, &self.restart_by, instance.pid, self.policy.restart_code);
         self.side.stop(cx, instance, Ending::Replaced, Haste::InOrder);
         if has_candidate {
             self.take_over(cx);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
+use crate::audit::Actor;
 use crate::id::Generation;
 use crate::stop_ladder::{StopLadder, StopStep, StopTimes};
 use crate::time::Time;
@@ -23,6 +24,8 @@ pub enum Input {
     Restart {
         /// Why, for the record.
         reason: String,
+        /// By what or whom, for the record.
+        by: Actor,
     },
     /// afresh ends: nothing is spawned from now on.
     Shutdown {

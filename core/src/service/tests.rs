@@ -4,6 +4,7 @@ mod adopted;
 mod swap;
 
 use super::*;
+use crate::limits::SPAWN_RETRY_MIN;
 use crate::policy::{Backoff, Restart};
 use crate::stop_ladder::StopStep;
 
@@ -101,8 +102,10 @@ pub(super) fn exact() -> Policy {
     }
 }
 
+const BY: Actor = Actor::Afresh("test");
+
 pub(super) fn restart(reason: &str) -> Input {
-    Input::Restart { reason: reason.to_owned() }
+    Input::Restart { reason: reason.to_owned(), by: BY }
 }
 
 pub(super) fn not_found() -> SpawnFailure {
@@ -261,12 +264,17 @@ fn a_requested_restart_is_on_record_before_anything_stops() {
     bench.told.clear();
     let effects = bench.service.handle(bench.now, restart("code changes"));
     let expected = [
-        Effect::Tell(Event::RestartRequested { pid: Some(101), reason: "code changes".to_owned() }),
+        Effect::Tell(Event::RestartRequested {
+            pid: Some(101),
+            reason: "code changes".to_owned(),
+            by: BY,
+        }),
         Effect::MarkRestart { pid: Some(101), reason: "code changes".to_owned() },
         Effect::Tell(Event::ExitingForRestart {
             pid: Some(101),
             reason: "code changes".to_owned(),
             exit_code: 42,
+            by: BY,
         }),
         close(1),
         terminate(1),
@@ -506,6 +514,25 @@ fn a_command_that_never_ran_fails_at_once_but_one_that_ran_is_tried_again() {
     let generation = bench.service.generation();
     bench.does(Input::SpawnFailed(generation, not_found()));
     assert_eq!(bench.wait_ms(), Some(2000));
+}
+
+#[test]
+fn a_start_that_fails_is_never_tried_again_at_once() {
+    let at_once = Backoff::Exponential {
+        base: Duration::ZERO,
+        factor: 2.0,
+        cap: Duration::from_secs(60),
+        jitter_percent: 0,
+    };
+    let policy = Policy { backoff: at_once, max_restarts: 0, crash_loop_count: 0, ..exact() };
+    let mut bench = Bench::running(policy);
+    bench.exit(Exit::Code(1));
+    for _ in 0..10 {
+        let generation = bench.service.generation();
+        bench.does(Input::SpawnFailed(generation, not_found()));
+        assert_eq!(bench.wait_ms(), Some(SPAWN_RETRY_MIN.as_millis()));
+        bench.after(SPAWN_RETRY_MIN.as_millis() as u64, Input::Wakeup);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use afresh_core::gateway::backend::{Backend, Expose, Prefix, Transport};
+use afresh_core::hidden_characters::{escaped, is_hidden};
 use serde_json::{Value, json};
 
 use super::{ADMIN, Kind, Listed, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, World, fits_any};
@@ -33,6 +34,23 @@ fn without(mut entry: Value, key: &str) -> Value {
     entry
 }
 
+fn is_remote(backend: &Backend) -> bool {
+    matches!(backend.transport, Transport::Http(_))
+}
+
+/// A value in whose texts all can be seen.
+fn visible(value: Value) -> Value {
+    match value {
+        Value::String(text) => escaped(&text).into(),
+        Value::Array(items) => items.into_iter().map(visible).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(key, value)| (escaped(&key).into_owned(), visible(value)))
+            .collect(),
+        other => other,
+    }
+}
+
 /// What all servers have to offer, as it must be seen.
 #[derive(Default)]
 pub(super) struct Offer {
@@ -52,6 +70,9 @@ impl World {
                 let all = link.and_then(|link| link.lists.get(&kind)).into_iter().flatten();
                 let named = |entry: &Listed| {
                     let own = entry.own.as_ref().filter(|own| is_allowed(backend, kind, own))?;
+                    if is_remote(backend) && own.contains(is_hidden) {
+                        return None;
+                    }
                     let name = exposed(backend, kind, own);
                     seen.insert(name.clone()).then(|| (name, entry.clone()))
                 };
@@ -223,8 +244,13 @@ impl World {
         for _ in 0..shown.len().min(2) {
             let at = self.random.below(shown.len());
             let (entry, wanted) = (&shown[at], &wanted[at]);
-            if let Some((_, listed)) = &wanted.of {
+            if let Some((server, listed)) = &wanted.of {
                 let theirs: Value = serde_json::from_slice(&listed.raw).expect("proper");
+                let of_remote = |its: &Backend| its.name == *server && is_remote(its);
+                let theirs = match self.backends.iter().any(of_remote) {
+                    true => visible(theirs),
+                    false => theirs,
+                };
                 assert_eq!(without(entry.clone(), key), without(theirs, key), "seed {}", self.seed);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use afresh_core::definition::HealthSettings;
 use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::backend::{
-    Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport,
+    Backend, Expose, HttpServer, InheritedEnv, Pin, Prefix, Share, StdioServer, Transport,
 };
 use afresh_core::gateway::{ClientId, Effect, Hub, Input, LinkId, Settings};
 use afresh_core::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, READINGS_PAUSE};
@@ -101,6 +101,7 @@ fn stdio() -> Transport {
         command: vec!["server".to_owned()],
         cwd: None,
         env: Vec::new(),
+        inherit_env: InheritedEnv::All,
         env_file: None,
         policy: Policy::default(),
         health,
@@ -160,6 +161,7 @@ impl Random {
             hide_when_down: self.one_in(2),
             call_timeout: None,
             in_flight_max: 65_536,
+            pin: Pin::Off,
         }
     }
 
@@ -247,6 +249,7 @@ impl World {
                     self.owed.retain(|(over, ..)| *over != link);
                 }
                 Effect::ToLink { link, line } => self.hear(link, &line),
+                Effect::RestartCalled { .. } => {}
                 Effect::ToClient { client, line, .. } => {
                     let seed = self.seed;
                     let read: Value = serde_json::from_slice(&line).unwrap_or_else(|error| {
@@ -262,7 +265,7 @@ impl World {
                     }
                 }
                 Effect::Log(text) => self.log.push(text),
-                Effect::Refused { .. } | Effect::Span(_) => {}
+                Effect::Refused { .. } | Effect::Pin(_) | Effect::Span(_) => {}
             }
         }
     }

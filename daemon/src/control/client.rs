@@ -121,11 +121,13 @@ pub fn find(folders: &RuntimeFolders) -> Result<FoundServices, ControlError> {
         return Err(ControlError::Unsupported);
     }
     block_on(async {
-        let questions = folders.sockets().into_iter().map(|socket| async move {
+        let (stopped, sockets) = stopped_and_others(folders);
+        let questions = sockets.into_iter().map(|socket| async move {
             let answer = get::<ServiceList>(&socket, "/v1/services").await;
             (answer, socket)
         });
-        let mut found = FoundServices::default();
+        let silent = stopped.iter().filter_map(|socket| owner_of(socket)).collect();
+        let mut found = FoundServices { services: Vec::new(), silent };
         for (answer, socket) in all(questions).await {
             match answer {
                 Ok(ServiceList { services }) => {
@@ -160,7 +162,8 @@ pub struct Daemon {
 /// Finds every afresh of this user that answers, also one without services.
 pub fn daemons(folders: &RuntimeFolders) -> Result<Vec<Daemon>, ControlError> {
     block_on(async {
-        let questions = folders.sockets().into_iter().map(|socket| async move {
+        let (_, sockets) = stopped_and_others(folders);
+        let questions = sockets.into_iter().map(|socket| async move {
             let answer = get(&socket, "/v1/version").await;
             Some(Daemon { version: answer.ok()?, socket })
         });
@@ -229,6 +232,12 @@ pub fn reload(socket: &Path, reason: &str, waits: bool) -> Result<ReloadAnswer, 
 /// Ends an `afresh up` and all of its services.
 pub fn shutdown(socket: &Path, reason: &str) -> Result<ShutdownAnswer, ControlError> {
     block_on(ask(socket, "POST", "/v1/shutdown", body_of(reason), CONTROL_REQUEST_WAIT))
+}
+
+/// The sockets of processes that are stopped, and all others. One that is stopped answers nothing: waiting for it would
+/// delay every command, be it in another workspace.
+fn stopped_and_others(folders: &RuntimeFolders) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    folders.sockets().into_iter().partition(|socket| owner_of(socket).is_some_and(os::is_stopped))
 }
 
 fn body_of(reason: &str) -> Vec<u8> {

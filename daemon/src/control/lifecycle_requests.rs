@@ -34,9 +34,9 @@ pub(super) async fn change(
 
 /// Hands a change to the loop. Returns when it is on record.
 async fn begin(host: &Host, name: &str, what: Change, reason: String) -> Refusing<StateBefore> {
-    let service = name.to_owned();
+    let (service, by) = (name.to_owned(), host.caller());
     let begun =
-        host.ask(|answer| LoopRequest::Change { name: service, what, reason, answer }).await?;
+        host.ask(|answer| LoopRequest::Change { name: service, what, reason, by, answer }).await?;
     let begun = begun.map_err(|refused| {
         let status = match refused {
             ChangeRefused::NoSuchService { .. } => StatusCode::NOT_FOUND,
@@ -116,7 +116,8 @@ pub(super) async fn reload(
     reason: String,
     waits: bool,
 ) -> Refusing<Response<MessageBody>> {
-    let reloading = host.ask(|answer| LoopRequest::Reload { reason, answer }).await?;
+    let by = host.caller();
+    let reloading = host.ask(|answer| LoopRequest::Reload { reason, by, answer }).await?;
     let Reloading { mut answer, begun } = reloading.map_err(conflict)?;
     let deadline = Instant::now() + RESTART_WAIT_MAX;
     for (name, what, before) in begun.into_iter().filter(|_| waits) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::http_access::{Guard, TOKEN_DIGITS, is_token, token_of};
 
+use crate::git_index::git_tracks;
 use crate::os;
 
 /// Why the control API is not served over TCP.
@@ -115,12 +116,16 @@ pub(crate) fn listen_on(address: SocketAddr) -> Result<(TcpListener, SocketAddr)
     Ok((listener, address))
 }
 
-/// The token in a file. One that is not there is made, and stays: scripts and dashboards know it.
-fn token(path: &Path) -> Result<String, ListenError> {
+/// The token in a file. One that is not there is made, and stays: scripts, dashboards and clients know it.
+pub(crate) fn token(path: &Path) -> Result<String, ListenError> {
     let failed = |step: &'static str| {
         move |source: io::Error| ListenError::Token { step, path: path.to_owned(), source }
     };
     match read(path)? {
+        Some(_) if git_tracks(path) => {
+            let what = "is tracked by git, so that all who have the repository know it";
+            return Err(ListenError::NotOurs { path: path.to_owned(), what });
+        }
         Some(token) => return Ok(token),
         None => make(path).map_err(failed("make"))?,
     }

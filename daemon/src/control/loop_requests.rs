@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::audit::{Actor, EventType, Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
     API_VERSION, Change, ErrorAnswer, Face, LastExit, ReloadAnswer, RestartNote, Restarts,
@@ -31,6 +31,7 @@ pub(crate) enum LoopRequest {
         name: String,
         what: Change,
         reason: String,
+        by: Actor,
         answer: oneshot::Sender<Result<ChangeUnderWay, ChangeRefused>>,
     },
     /// To write to the stdin of a service.
@@ -44,9 +45,13 @@ pub(crate) enum LoopRequest {
     /// What is measured of all services.
     Metrics { answer: oneshot::Sender<Vec<ServiceMetrics>> },
     /// To read the configuration again. Only `afresh up` has one to read.
-    Reload { reason: String, answer: oneshot::Sender<Result<Reloading, ErrorAnswer>> },
+    Reload { reason: String, by: Actor, answer: oneshot::Sender<Result<Reloading, ErrorAnswer>> },
     /// To end. Only `afresh up` is there to be ended from elsewhere.
-    Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, ErrorAnswer>> },
+    Shutdown {
+        reason: String,
+        by: Actor,
+        answer: oneshot::Sender<Result<ShutdownAnswer, ErrorAnswer>>,
+    },
 }
 
 /// A service before a change.
@@ -95,6 +100,7 @@ pub(crate) fn reloaded(
     added: &[String],
     changed: &[String],
     removed: &[String],
+    by: &Actor,
 ) -> Record {
     Record {
         level: Level::Info,
@@ -110,6 +116,7 @@ pub(crate) fn reloaded(
             ("added", added.into()),
             ("changed", changed.into()),
             ("removed", removed.into()),
+            ("by", by.to_json()),
         ],
     }
 }
@@ -204,8 +211,8 @@ impl About {
                     supervise.services.named(&name).and_then(|id| self.status(supervise, id));
                 answer.send(found.into_iter().collect()).ok();
             }
-            LoopRequest::Change { name, what, reason, answer } => {
-                answer.send(self.change(supervise, &name, what, reason).await).ok();
+            LoopRequest::Change { name, what, reason, by, answer } => {
+                answer.send(self.change(supervise, &name, what, (reason, by)).await).ok();
             }
             LoopRequest::Input { name, bytes, answer } => {
                 let id = supervise.services.named(&name);
@@ -224,11 +231,11 @@ impl About {
                     supervise.fleet.ids().into_iter().filter_map(|id| measured(supervise, id));
                 answer.send(all.collect()).ok();
             }
-            LoopRequest::Reload { reason, answer } => {
+            LoopRequest::Reload { reason, answer, .. } => {
                 supervise.log(&format!("no reload, although somebody asked for one: {reason}"));
                 answer.send(Err(self.only_up("has no configuration of services to read"))).ok();
             }
-            LoopRequest::Shutdown { reason, answer } => {
+            LoopRequest::Shutdown { reason, answer, .. } => {
                 supervise.log(&format!("no shutdown, although somebody asked for one: {reason}"));
                 answer.send(Err(self.only_up("ends with whoever started it"))).ok();
             }
@@ -366,7 +373,7 @@ impl About {
         supervise: &mut Supervisor,
         name: &str,
         what: Change,
-        reason: String,
+        (reason, by): (String, Actor),
     ) -> Result<ChangeUnderWay, ChangeRefused> {
         let found =
             supervise.services.named(name).and_then(|id| Some((id, supervise.fleet.service(id)?)));
@@ -392,11 +399,11 @@ impl About {
                 Change::Stop | Change::Restart => (false, Transition::Stop),
             };
             if what == Change::Restart {
-                supervise.input_to(id, Input::Restart { reason }).await;
+                supervise.input_to(id, Input::Restart { reason, by }).await;
             } else {
-                let request = Event::UserRequested(UserRequest { up, pid, reason });
-                supervise.announce(id, request).await;
-                supervise.request(transition, vec![id]).await;
+                let request = UserRequest { up, pid, reason, by: by.clone() };
+                supervise.announce(id, Event::UserRequested(request)).await;
+                supervise.request(transition, vec![id], &by).await;
             }
         }
         let recorded = supervise.recorded();

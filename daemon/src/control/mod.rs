@@ -21,7 +21,7 @@ pub use self::client::{
     input, logs, metrics, reload, shutdown,
 };
 pub use self::listen::ListenError;
-pub(crate) use self::listen::{Bound, Listen, listen_on};
+pub(crate) use self::listen::{Bound, Listen, listen_on, token};
 pub(crate) use self::loop_requests::{
     About, ChangeRefused, ChangeUnderWay, LoopRequest, Reloading, StateBefore, reloaded,
 };

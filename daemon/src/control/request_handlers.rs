@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use afresh_core::audit::Refusal;
 use afresh_core::control::metrics::Metrics;
 use afresh_core::control::route_table::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
@@ -43,29 +44,46 @@ pub(super) async fn route(
     request: Request<Incoming>,
     host: &Host,
 ) -> (Response<MessageBody>, bool) {
-    if let Err((status, refusal)) = admit(&request, host) {
-        return (reply(status, &refusal), true);
-    }
-    let path = request.uri().path();
-    let (route, name) = match find(request.method().as_str(), path) {
-        Ok(found) => found,
-        Err(NoRoute::Method(allowed)) => return (not_allowed(&allowed), true),
-        Err(NoRoute::Path) => {
-            let refusal = ErrorAnswer::new("there is nothing at this path");
-            let refusal = refusal.hint(format!("there is {}", paths()));
-            return (reply(StatusCode::NOT_FOUND, &refusal), true);
-        }
-        Err(NoRoute::Name) => {
-            let what = "the name in the path is not UTF-8 with %-escapes";
-            return (reply(StatusCode::BAD_REQUEST, &ErrorAnswer::new(what)), true);
-        }
-    };
-    match serve(request, host, route, name.unwrap_or_default()).await {
+    let asked = format!("{} {}", request.method(), request.uri().path());
+    match admit_and_serve(request, host).await {
         Ok(response) => {
             let has_end = matches!(response.body(), MessageBody::Whole(_));
             (response, has_end)
         }
-        Err((status, refusal)) => (reply(status, &refusal), true),
+        Err((status, refusal)) => {
+            note_refusal(host, status, asked, &refusal);
+            (reply(status, &refusal), true)
+        }
+    }
+}
+
+async fn admit_and_serve(
+    request: Request<Incoming>,
+    host: &Host,
+) -> Refusing<Response<MessageBody>> {
+    admit(&request, host)?;
+    let (route, name) = match find(request.method().as_str(), request.uri().path()) {
+        Ok(found) => found,
+        Err(NoRoute::Method(allowed)) => return Ok(not_allowed(&allowed)),
+        Err(NoRoute::Path) => {
+            let refusal = ErrorAnswer::new("there is nothing at this path");
+            return Err((StatusCode::NOT_FOUND, refusal.hint(format!("there is {}", paths()))));
+        }
+        Err(NoRoute::Name) => {
+            return Err(bad("the name in the path is not UTF-8 with %-escapes".to_owned()));
+        }
+    };
+    serve(request, host, route, name.unwrap_or_default()).await
+}
+
+/// Records a request without access, or for something that is not there.
+fn note_refusal(host: &Host, status: StatusCode, request: String, refusal: &ErrorAnswer) {
+    let status = status.as_u16();
+    if Refusal::is_refusal(status) {
+        // Of a client that was not admitted only its address is known.
+        let by = if status == 404 { host.caller() } else { host.peer.clone() };
+        let reason = refusal.error.what.clone();
+        host.refusals.note(Refusal { by, status: Some(status), request, reason });
     }
 }
 
@@ -100,7 +118,8 @@ async fn serve(
         Operation::Reload => reload(host, reason(request).await?, waits).await,
         Operation::Shutdown => {
             let reason = reason(request).await?;
-            let answer = host.ask(|answer| LoopRequest::Shutdown { reason, answer }).await?;
+            let by = host.caller();
+            let answer = host.ask(|answer| LoopRequest::Shutdown { reason, by, answer }).await?;
             Ok(reply(StatusCode::ACCEPTED, &answer.map_err(conflict)?))
         }
         Operation::OpenApi => Ok(reply(StatusCode::OK, &document())),

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::io;
 use std::sync::Arc;
 
+use afresh_core::audit::{Actor, Refusal};
 use afresh_core::control::{Change, VersionAnswer};
 use afresh_core::http_access::Guard;
 use afresh_core::id::ServiceId;
@@ -18,7 +18,6 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,9 +28,9 @@ use super::listen::Listen;
 use super::loop_requests::{About, LoopRequest};
 use super::request_handlers::route;
 use super::socket_path::{RuntimeFolders, owner_of};
-use crate::http::WriteTimeout;
-use crate::os::{SocketListener, is_own_peer};
+use crate::http::{Door, Entered, Foreign};
 use crate::recent_events::Events;
+use crate::refusals::Refusals;
 use crate::supervise::Supervisor;
 
 /// The control API of this process, and what the loop is asked over it.
@@ -53,18 +52,18 @@ impl Control {
         about: About,
         supervise: &Supervisor,
     ) -> Self {
-        let log = supervise.recorder.stderr.clone();
-        Self::serve(folders, listen, about, supervise.recorder.events.clone(), move |text| {
-            log.log(text)
-        })
+        let recorder = &supervise.recorder;
+        let (log, events) = (recorder.stderr.clone(), recorder.events.clone());
+        let refusals = recorder.refusals.clone();
+        Self::serve(folders, listen, about, (events, refusals), move |text| log.log(text))
     }
 
-    /// The same, with events and a log from elsewhere.
+    /// The same, with events, a record of refusals and a log from elsewhere.
     pub(crate) fn serve(
         folders: Option<RuntimeFolders>,
         listen: Option<Listen>,
         about: About,
-        events: Events,
+        (events, refusals): (Events, Refusals),
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let (sender, asks) = mpsc::channel(CONTROL_ASKS_MAX);
@@ -76,8 +75,10 @@ impl Control {
             closing: watch,
             followers: Arc::new(Semaphore::new(CONTROL_FOLLOWERS_MAX)),
             guard: None,
+            peer: Actor::Afresh("unknown peer"),
             version,
             events,
+            refusals,
         };
         if let Some(listen) = listen {
             log(&listen.told());
@@ -87,8 +88,13 @@ impl Control {
                 Err(error) => log(&format!("the control API has no port: {error}")),
             }
         }
-        if let Some(folders) = folders {
-            tasks.spawn(serve_socket(folders, host, log));
+        // Bound before a command is told that all is set up: the next one looks for the socket.
+        if let Some(folders) = folders
+            && let Some(socket) = folders.listen(log)
+        {
+            let mut connections = JoinSet::new();
+            connections.spawn(sweep(folders));
+            tasks.spawn(serve(Door::Socket(socket), host, connections));
         }
         Self { asks, about, closing, tasks, stopped: BTreeSet::new() }
     }
@@ -140,45 +146,21 @@ pub(super) struct Host {
     pub(super) followers: Arc<Semaphore>,
     /// The check of every client; none where the kernel has said which user it is.
     pub(super) guard: Option<Arc<Guard>>,
+    /// The other end of the connection.
+    pub(super) peer: Actor,
     pub(super) events: Events,
     pub(super) version: Arc<VersionAnswer>,
+    pub(super) refusals: Refusals,
 }
 
-/// Where connections come in.
-enum Door {
-    Socket(SocketListener),
-    Port(TcpListener),
-}
-
-impl Door {
-    /// The next connection; none where it is not for us. Cancel safe.
-    async fn accept(&self) -> io::Result<Option<TokioIo<WriteTimeout>>> {
-        match self {
-            Self::Socket(socket) => {
-                let stream = socket.accept().await?;
-                Ok(is_own_peer(&stream).then(|| WriteTimeout::served(stream)))
-            }
-            Self::Port(port) => {
-                let (stream, _) = port.accept().await?;
-                // Events are short, and a client waits for each.
-                stream.set_nodelay(true).ok();
-                Ok(Some(WriteTimeout::served(stream)))
-            }
+impl Host {
+    /// The client of a request that was admitted, for the trail.
+    pub(super) fn caller(&self) -> Actor {
+        match self.guard {
+            Some(_) => Actor::Token("control".to_owned()),
+            None => self.peer.clone(),
         }
     }
-}
-
-async fn serve_socket(
-    folders: RuntimeFolders,
-    host: Host,
-    log: impl Fn(&str) + Send + Sync + 'static,
-) {
-    let Some(socket) = folders.listen(&log) else { return };
-    // Held no longer than needed: it keeps the stream of the log open.
-    drop(log);
-    let mut connections = JoinSet::new();
-    connections.spawn(sweep(folders));
-    serve(Door::Socket(socket), host, connections).await;
 }
 
 /// Each door has connections of its own: a flood of the one does not close the other.
@@ -189,8 +171,12 @@ async fn serve(door: Door, host: Host, mut connections: JoinSet<()>) {
             _ = closing.changed() => break,
             accepted = door.accept(), if connections.len() < CONTROL_CONNECTIONS_MAX => {
                 match accepted {
-                    Ok(Some(wire)) => drop(connections.spawn(converse(wire, host.clone()))),
-                    Ok(None) => {}
+                    Ok(Ok(entered)) => drop(connections.spawn(converse(entered, host.clone()))),
+                    Ok(Err(Foreign(by))) => {
+                        let reason = "the control socket is for its user alone".to_owned();
+                        let (status, request) = (None, String::new());
+                        host.refusals.note(Refusal { by, status, request, reason });
+                    }
                     // Out of descriptors, say: it may pass.
                     Err(_) => sleep(OUTPUT_RETRY_PAUSE * 20).await,
                 }
@@ -213,7 +199,10 @@ async fn sweep(folders: RuntimeFolders) {
 }
 
 /// Serves one connection, for as long as it may take.
-async fn converse(wire: TokioIo<WriteTimeout>, host: Host) {
+async fn converse(entered: Entered, host: Host) {
+    let peer = entered.peer.clone();
+    let wire = entered.wire();
+    let host = Host { peer, ..host };
     let (deadline, mut changes) = watch::channel(Some(Instant::now() + CONTROL_HEADER_WAIT));
     let service = service_fn(|request: Request<Incoming>| {
         deadline.send_replace(Some(Instant::now() + CONTROL_REQUEST_WAIT));

@@ -19,6 +19,9 @@ use crate::os::{self, SOCKET_PATH_BYTES_MAX, SocketListener};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeFolders(Vec<PathBuf>);
 
+/// The last of the folders, in the user's state: no other user can take its name.
+const OWN: &str = "sockets";
+
 /// Why a folder is not used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FolderError {
@@ -48,9 +51,14 @@ impl FolderError {
 }
 
 impl RuntimeFolders {
-    /// The folders of this user; the caller reads `XDG_RUNTIME_DIR`.
-    pub fn new(xdg_runtime_dir: Option<&Path>) -> Self {
-        Self(os::runtime_folders(xdg_runtime_dir.filter(|folder| folder.is_absolute())))
+    /// The folders of this user; the caller reads `XDG_RUNTIME_DIR`, and knows the folder of the user's state.
+    pub fn new(xdg_runtime_dir: Option<&Path>, state: Option<PathBuf>) -> Self {
+        let mut folders =
+            os::runtime_folders(xdg_runtime_dir.filter(|folder| folder.is_absolute()));
+        if !folders.is_empty() {
+            folders.extend(state.map(|state| state.join(OWN)));
+        }
+        Self(folders)
     }
 
     /// One folder and no other: its sockets are out of sight for an afresh without it, and the other way round.
@@ -88,6 +96,25 @@ impl RuntimeFolders {
             complain(&format!("`afresh status` will not see this: {}", chain(&error)));
         }
         None
+    }
+
+    /// Says that a better folder than the one with the sockets is not this user's: another user can have made it, and
+    /// what runs is not seen there. None where all is well, or nothing runs.
+    pub fn warning(&self) -> Option<String> {
+        let mut failure = None;
+        for folder in &self.0 {
+            match check(folder) {
+                Ok(()) => {
+                    let place = folder.display();
+                    return failure.map(|error| {
+                        format!("{}; the control socket is in `{place}`", chain(&error))
+                    });
+                }
+                Err(error @ FolderError::NotOurs { .. }) => failure = failure.or(Some(error)),
+                Err(_) => {}
+            }
+        }
+        failure.map(|error| format!("`afresh status` will not see this: {}", chain(&error)))
     }
 
     /// The sockets that are there, whether a process listens or not.
@@ -131,6 +158,8 @@ fn listen_in(folder: &Path) -> Result<SocketListener, FolderError> {
     }
     let mut builder = DirBuilder::new();
     os::make_private(&mut builder);
+    // Those above the others are the system's.
+    builder.recursive(folder.file_name().is_some_and(|name| name == OWN));
     match builder.create(folder) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -204,6 +233,27 @@ mod tests {
         let long = scratch.join("x".repeat(120));
         let (socket, said) = listen(&[long]);
         assert!(socket.is_none() && said[0].contains("too long"), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn where_another_user_has_taken_all_shared_folders_the_one_in_the_users_state_is_used() {
+        let scratch = TempDir::new();
+        let (squatted, state) =
+            (scratch.join("squatted"), scratch.join("home/.local/state/afresh"));
+        fs::write(&squatted, "").unwrap();
+        let folders = RuntimeFolders(vec![squatted.clone(), state.join(OWN)]);
+        assert!(folders.warning().is_some_and(|text| text.contains("will not see this")));
+        let said = RefCell::new(Vec::new());
+        let socket = folders.listen(|text| said.borrow_mut().push(text.to_owned()));
+        assert!(socket.is_some() && folders.sockets().len() == 1);
+        let named = folders.warning().unwrap();
+        assert_eq!(said.into_inner().concat(), named);
+        for text in ["squatted` is not a folder; remove it", "afresh/sockets`"] {
+            assert!(named.contains(text), "{named}");
+        }
+        fs::remove_file(&squatted).unwrap();
+        assert_eq!(folders.warning(), None);
+        assert!(RuntimeFolders::new(None, Some(state.clone())).0.ends_with(&[state.join(OWN)]));
     }
 
     #[test]

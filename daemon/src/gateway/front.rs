@@ -7,16 +7,16 @@ use std::task::Poll;
 use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::settings::FrontSettings;
 use afresh_core::gateway::{ClientId, Input};
-use afresh_core::limits::OUTBOX_BYTES_MAX;
+use afresh_core::limits::{GATEWAY_UNREAD_BYTES_MAX, OUTBOX_BYTES_MAX};
 use afresh_core::mcp::envelope::Id;
 use afresh_core::mcp::frame::Frame;
 use tokio::sync::oneshot;
 
-use super::http::{Bounds, HttpFront, bind};
+use super::http::{BoundFront, Bounds, HttpFront, bind};
 use crate::mcp::{Stdout, own_stdin, stdout};
-use crate::output::Output;
 use crate::startup::SetupError;
 use crate::stream::Completion;
+use crate::supervise::Recorder;
 use crate::wires::{WireEvent, WireInput, Wires};
 
 /// The client at our stdin.
@@ -52,17 +52,42 @@ pub(super) struct StdioFront {
 }
 
 impl GatewayFront {
+    /// Takes the address that the configuration names; none for stdio.
+    pub(super) fn bind(settings: &FrontSettings) -> Result<Option<BoundFront>, SetupError> {
+        let address = settings.http.as_ref();
+        address.map(|address| bind(settings, address)).transpose().map_err(SetupError::Front)
+    }
+
     /// As the configuration says.
-    pub(super) fn open(settings: &FrontSettings, stderr: &Output) -> Result<Self, SetupError> {
-        let Some(address) = settings.http else {
+    pub(super) fn open(
+        bound: Option<BoundFront>,
+        settings: &FrontSettings,
+        recorder: &Recorder,
+    ) -> Result<Self, SetupError> {
+        let stderr = &recorder.stderr;
+        let Some(bound) = bound else {
             // The client is who started us.
             let Stdout { writer, abandoned, done } = stdout(stderr)?;
-            let wires = Wires::new(own_stdin()?, writer);
+            let wires = Wires::new(own_stdin()?, writer).bounded(GATEWAY_UNREAD_BYTES_MAX);
             return Ok(Self::Stdio(Box::new(StdioFront::new(wires, abandoned, done))));
         };
-        let bound = bind(settings, address).map_err(SetupError::Front)?;
-        stderr.log(&format!("clients are served at http://{}/mcp", bound.1));
-        let front = HttpFront::start(bound, settings, Bounds::default(), stderr.clone());
+        stderr.log(&bound.told());
+        stderr.log(&match (&bound, &settings.token_file) {
+            (_, Some(file)) => {
+                let file = file.display();
+                format!("clients send the token in `{file}`: `Authorization: Bearer TOKEN`")
+            }
+            _ if !settings.tokens.is_empty() => {
+                "clients send a configured token: `Authorization: Bearer TOKEN`".to_owned()
+            }
+            (BoundFront::Socket(..), None) => "only programs of this user are served".to_owned(),
+            (BoundFront::Port(..), None) => {
+                "no token is needed: every program of every user of this machine can call all tools"
+                    .to_owned()
+            }
+        });
+        let log = (stderr.clone(), recorder.refusals.clone());
+        let front = HttpFront::start(bound, settings, Bounds::default(), log);
         Ok(Self::Http(Box::new(front.map_err(SetupError::Runtime)?)))
     }
 
@@ -93,6 +118,15 @@ impl GatewayFront {
             Self::Stdio(stdio) => stdio.has_room(),
             // A client that does not read is dropped, and holds up no other.
             Self::Http(_) => true,
+        }
+    }
+
+    /// Whether clients were told so much that they should have a turn to read it.
+    pub(super) fn gives_way(&mut self) -> bool {
+        match self {
+            // What it does not read holds up its servers.
+            Self::Stdio(_) => false,
+            Self::Http(front) => front.gives_way(),
         }
     }
 
@@ -133,6 +167,13 @@ impl StdioFront {
         self.wires.client_waiting() < OUTBOX_BYTES_MAX
     }
 
+    /// Whether what it has said is passed on: it reads, or is gone. A client that asks and does not read is not answered
+    /// without end.
+    fn takes_more(&self) -> bool {
+        let is_end = |heard: &WireInput| matches!(heard, WireInput::Event(WireEvent::ClientGone));
+        self.wires.have_room() || self.heard.back().is_some_and(is_end)
+    }
+
     async fn next(&mut self) -> FrontEvent {
         if !self.has_joined {
             self.has_joined = true;
@@ -140,7 +181,9 @@ impl StdioFront {
         }
         poll_fn(|context| {
             loop {
-                while let Some(heard) = self.heard.pop_front() {
+                while self.takes_more()
+                    && let Some(heard) = self.heard.pop_front()
+                {
                     let word = match heard {
                         _ if self.is_over => continue,
                         WireInput::Client(Frame::Line(line)) => {
@@ -167,7 +210,8 @@ impl StdioFront {
                     self.was_full = false;
                     return Poll::Ready(FrontEvent::Read);
                 }
-                if polled.is_pending() {
+                // Where nothing is taken, the writer wakes us.
+                if polled.is_pending() || !self.takes_more() {
                     return Poll::Pending;
                 }
             }

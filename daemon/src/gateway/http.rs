@@ -2,26 +2,32 @@
 //! by `next` and `tell` in the task of the loop: an idle session costs an entry in a map. Never blocks the loop.
 //!
 //! `server.rs` accepts connections, each in a task of its own, and receives bodies, as far as there is room;
-//! `exchange.rs` serves a request and has the bodies of responses.
+//! `waiting.rs` has those that wait for a request and make room for others; `exchange.rs` serves a request and has the
+//! bodies of responses; `unread.rs` has the messages that were handed to connections.
 
 mod exchange;
 mod server;
 #[cfg(test)]
 mod tests;
+mod unread;
+mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::future::pending;
-use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, io};
 
 use afresh_core::gateway::http::{
-    Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, SessionId,
+    Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, SentMessage,
+    SessionId,
 };
-use afresh_core::gateway::settings::FrontSettings;
+use afresh_core::gateway::settings::{FrontAddress, FrontSettings};
 use afresh_core::gateway::{ClientId, Input};
+use afresh_core::limits::TURN_TOLD_BYTES_MAX;
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
@@ -29,23 +35,95 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+#[cfg(feature = "fuzzing")]
+pub use self::exchange::admit_request;
 use self::exchange::{Events, Written};
 pub(crate) use self::server::Bounds;
 use self::server::{BodyPlace, Host, Limit, Rooms};
+use self::unread::WrittenMessages;
+use self::waiting::WaitingConnections;
 use crate::clock::sleep_until;
 use crate::control::listen_on;
+use crate::http::Door;
+use crate::os::{SOCKET_PATH_BYTES_MAX, SocketListener, has_listener, is_socket};
 use crate::output::Output;
+use crate::refusals::Refusals;
 
-/// A port that is bound, and its address.
-pub(crate) type BoundPort = (TcpListener, SocketAddr);
+/// A port or a socket that is bound.
+#[derive(Debug)]
+pub(crate) enum BoundFront {
+    Port(TcpListener, SocketAddr),
+    Socket(SocketListener, PathBuf),
+}
+
+/// Why a path is not listened on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    #[error("the path `{0}` is longer than {SOCKET_PATH_BYTES_MAX} bytes; take a shorter one")]
+    TooLong(PathBuf),
+    #[error("`{0}` is in use by another process; take another path")]
+    InUse(PathBuf),
+    #[error("`{0}` is there and is not a socket; take another path")]
+    NotASocket(PathBuf),
+    #[error("cannot listen on `{0}`")]
+    Bind(PathBuf, #[source] io::Error),
+}
 
 /// Takes an address, if the settings are good.
 pub(crate) fn bind(
     settings: &FrontSettings,
-    address: SocketAddr,
-) -> Result<BoundPort, Box<dyn Error + Send + Sync>> {
+    address: &FrontAddress,
+) -> Result<BoundFront, Box<dyn Error + Send + Sync>> {
     settings.check()?;
-    Ok(listen_on(address)?)
+    Ok(match address {
+        FrontAddress::Port(address) => {
+            let (listener, address) = listen_on(*address)?;
+            BoundFront::Port(listener, address)
+        }
+        FrontAddress::Socket(path) => BoundFront::Socket(bind_socket(path)?, path.clone()),
+    })
+}
+
+/// Listens on a path, for this user alone. The socket of a process that has ended gives way; nothing else does.
+fn bind_socket(path: &Path) -> Result<SocketListener, SocketError> {
+    let named = || path.to_owned();
+    let mut unnamed = path.as_os_str().to_owned();
+    unnamed.push(format!(".{}", std::process::id()));
+    if unnamed.len() > SOCKET_PATH_BYTES_MAX {
+        return Err(SocketError::TooLong(named()));
+    }
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !is_socket(&metadata) => return Err(SocketError::NotASocket(named())),
+        Ok(_) if has_listener(path) => return Err(SocketError::InUse(named())),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(SocketError::Bind(named(), error)),
+    }
+    SocketListener::bind(path, Path::new(&unnamed))
+        .map_err(|error| SocketError::Bind(named(), error))
+}
+
+impl BoundFront {
+    /// Where it is, for the log.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Port(_, address) => format!("clients are served at http://{address}/mcp"),
+            Self::Socket(_, path) => {
+                format!("clients are served at `/mcp` on the socket `{}`", path.display())
+            }
+        }
+    }
+
+    /// As connections are accepted, and the port; 0 for none.
+    fn door(self) -> io::Result<(Door, u16)> {
+        Ok(match self {
+            Self::Port(listener, address) => {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                (Door::Port(listener), address.port())
+            }
+            Self::Socket(listener, _) => (Door::Socket(listener), 0),
+        })
+    }
 }
 
 /// The clients that come over HTTP.
@@ -55,6 +133,10 @@ pub(crate) struct HttpFront {
     words: VecDeque<Input>,
     letters: mpsc::Receiver<ConnectionEvent>,
     outlets: BTreeMap<HttpExchange, Outlet>,
+    /// Messages that connections have written, and the core does not know of yet.
+    written: WrittenMessages,
+    /// Bytes that connections were given since they last had a turn.
+    told_bytes: usize,
     gate: watch::Sender<Arc<Gate>>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -80,6 +162,8 @@ enum ConnectionEvent {
 /// Where something can be told to a connection.
 struct Outlet {
     way: OutletKind,
+    /// Of whose request it is.
+    token: Option<usize>,
     /// Ends the connection where it is set to now.
     limit: Limit,
 }
@@ -91,7 +175,7 @@ enum OutletKind {
 
 /// What a request gets.
 enum FrontReply {
-    Whole { status: u16, session: Option<SessionId>, body: Option<Vec<u8>> },
+    Whole { status: u16, session: Option<SessionId>, body: Option<Bytes> },
     Refused(HttpRefusal),
     Stream { session: Option<SessionId>, events: Events },
 }
@@ -99,16 +183,16 @@ enum FrontReply {
 impl HttpFront {
     /// Begins to serve.
     pub(crate) fn start(
-        (listener, address): BoundPort,
+        bound: BoundFront,
         settings: &FrontSettings,
         bounds: Bounds,
-        log: Output,
+        (log, refusals): (Output, Refusals),
     ) -> io::Result<Self> {
-        let port = tokio::net::TcpListener::from_std(listener)?;
+        let (door, port) = bound.door()?;
         // Each exchange holds a place for the word that it is gone, so there is always room for it.
         let (sender, letters) = mpsc::channel(bounds.connections_max + bounds.asks_max);
         let (closing, watch) = watch::channel(false);
-        let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, address.port())));
+        let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, port)));
         let host = Host {
             gate: gates,
             letters: sender,
@@ -116,15 +200,19 @@ impl HttpFront {
             exchanges: Arc::new(AtomicU64::new(0)),
             turns: Arc::new(Semaphore::new(bounds.asks_max)),
             rooms: Rooms::default(),
+            waiting: WaitingConnections::default(),
             bounds,
+            refusals,
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(server::serve(port, host));
+        tasks.spawn(server::serve(door, host));
         Ok(Self {
             core: Front::new(settings),
             words: VecDeque::new(),
             letters,
             outlets: BTreeMap::new(),
+            written: WrittenMessages::default(),
+            told_bytes: 0,
             gate,
             closing,
             tasks,
@@ -156,6 +244,15 @@ impl HttpFront {
     /// Tells a client something, beside the answer to its request where it is about one. Never waits.
     pub(crate) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
         self.handle(FrontInput::Told { client, line, about });
+    }
+
+    /// Whether connections were given so much that they should have a turn to write it; true once.
+    pub(crate) fn gives_way(&mut self) -> bool {
+        let is_much = self.told_bytes >= TURN_TOLD_BYTES_MAX;
+        if is_much {
+            self.told_bytes = 0;
+        }
+        is_much
     }
 
     /// The settings are these now, all but the address: they are good, and hold from the next request on.
@@ -197,26 +294,31 @@ impl HttpFront {
 
     fn handle(&mut self, input: FrontInput) {
         let now = Time::after_start(crate::monotonic());
+        for message in self.written.take() {
+            self.core.handle(now, FrontInput::Written(message));
+        }
         let mut effects = VecDeque::from(self.core.handle(now, input));
         while let Some(effect) = effects.pop_front() {
-            if let Some(slow) = self.perform(effect) {
+            if let Some(slow) = self.perform(now, effect) {
                 effects.extend(self.core.handle(now, FrontInput::Slow(slow)));
             }
         }
     }
 
     /// Does it; returns whose connection takes no more.
-    fn perform(&mut self, effect: FrontEffect) -> Option<HttpExchange> {
+    fn perform(&mut self, now: Time, effect: FrontEffect) -> Option<HttpExchange> {
         match effect {
             FrontEffect::Hub(input) => self.words.push_back(input),
             FrontEffect::Answer { exchange, status, session, body } => {
+                let token = self.outlets.get(&exchange).and_then(|outlet| outlet.token);
+                let body = body.map(|body| self.sent(now, token, exchange, body));
                 self.reply(exchange, FrontReply::Whole { status, session, body });
             }
             FrontEffect::Refuse { exchange, refusal } => {
                 self.reply(exchange, FrontReply::Refused(refusal))
             }
             FrontEffect::Begin { exchange, session } => self.begin(exchange, session),
-            FrontEffect::Write { exchange, event } => return self.write(exchange, &event),
+            FrontEffect::Write { exchange, event } => return self.write(now, exchange, event),
             FrontEffect::End { exchange } => {
                 if let Some(Outlet { way: OutletKind::Events(written, _), .. }) =
                     self.outlets.remove(&exchange)
@@ -227,6 +329,21 @@ impl HttpFront {
             FrontEffect::Log(text) => self.log.log(&text),
         }
         None
+    }
+
+    /// A message for a connection, which counts as unread until the connection has dropped it.
+    fn sent(
+        &mut self,
+        now: Time,
+        token: Option<usize>,
+        exchange: HttpExchange,
+        message: impl AsRef<[u8]> + Send + 'static,
+    ) -> Bytes {
+        let bytes = message.as_ref().len();
+        let sent = SentMessage { token, exchange, bytes };
+        self.told_bytes += bytes;
+        self.core.handle(now, FrontInput::Sent(sent));
+        self.written.bytes_of(message, sent)
     }
 
     fn reply(&mut self, exchange: HttpExchange, reply: FrontReply) {
@@ -243,21 +360,34 @@ impl HttpFront {
         let (sender, written, events) = Events::new();
         reply.send(FrontReply::Stream { session, events }).ok();
         let way = OutletKind::Events(written, sender);
-        self.outlets.insert(exchange, Outlet { way, limit: outlet.limit });
+        self.outlets.insert(exchange, Outlet { way, ..outlet });
     }
 
-    fn write(&mut self, exchange: HttpExchange, event: &Arc<[u8]>) -> Option<HttpExchange> {
-        let outlet = self.outlets.get(&exchange)?;
-        let OutletKind::Events(written, sender) = &outlet.way else { return None };
-        if written.admits(event.len()) && sender.try_send(Bytes::from_owner(event.clone())).is_ok()
+    fn write(
+        &mut self,
+        now: Time,
+        exchange: HttpExchange,
+        event: Arc<[u8]>,
+    ) -> Option<HttpExchange> {
+        let Outlet { way: OutletKind::Events(written, sender), token, .. } =
+            self.outlets.get(&exchange)?
+        else {
+            return None;
+        };
+        let (written, sender, token) = (Arc::clone(written), sender.clone(), *token);
+        let length = event.len();
+        if written.admits(length)
+            && self.core.has_room(token, length)
+            && sender.try_send(self.sent(now, token, exchange, event)).is_ok()
         {
-            written.unread_bytes.fetch_add(event.len(), Ordering::Relaxed);
+            written.unread_bytes.fetch_add(length, Ordering::Relaxed);
             return None;
         }
         // Who has gone is no slow one.
         if sender.is_closed() {
             return None;
         }
+        let outlet = self.outlets.get(&exchange)?;
         outlet.limit.until.send_replace(Some(Instant::now()));
         self.outlets.remove(&exchange);
         Some(exchange)

@@ -1,16 +1,19 @@
 //! Owns the links to servers: programs under the restart machines, and tasks that speak HTTP.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::gateway::backend::{Backend, StdioServer, Transport};
+use afresh_core::audit::Actor;
+use afresh_core::gateway::backend::{
+    BASIC_PREFIXES, BASIC_VARIABLES, Backend, InheritedEnv, StdioServer, Transport,
+};
 use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, REMOTE_WORDS_MAX};
-use afresh_core::mcp::envelope::{Message, look};
+use afresh_core::mcp::envelope::{Id, Message, look};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input as ServiceInput, Service, State};
@@ -22,6 +25,7 @@ use crate::clock::seed;
 use crate::control::About;
 use crate::definition::{Definition, Variables};
 use crate::mcp::{FastPath, RestartTriggers, Server, Servers};
+use crate::os::is_variable;
 use crate::process::Command;
 use crate::store::trace::Trace;
 use crate::supervise::Supervisor;
@@ -47,7 +51,9 @@ pub(super) struct Links {
     states: BTreeMap<ServiceId, &'static str>,
     /// Services whose links are closed, until they are down.
     leaving: Vec<ServiceId>,
-    environment: Arc<[(OsString, OsString)]>,
+    environment: Vec<(OsString, OsString)>,
+    /// Variables that no server gets.
+    pub(super) own_variables: Vec<String>,
     base: PathBuf,
     admin_tools: bool,
     about: About,
@@ -71,7 +77,8 @@ impl Links {
             links: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: Vec::new(),
-            environment: std::mem::take(&mut gateway.environment).into(),
+            environment: std::mem::take(&mut gateway.environment),
+            own_variables: gateway.wanted.own_variables.clone(),
             base: gateway.base.clone(),
             admin_tools: gateway.wanted.admin_tools,
             about,
@@ -132,7 +139,7 @@ impl Links {
         .map_err(|error| crate::error_chain::chain(&error))?;
         let argv = stdio.command.iter().map(OsString::from).collect();
         let variables = Variables {
-            base: Arc::clone(&self.environment),
+            base: self.environment_of(stdio),
             file: stdio.env_file.as_ref().map(|file| self.base.join(file)),
             given: stdio.env.clone(),
         };
@@ -156,6 +163,28 @@ impl Links {
         self.links.insert(service, link);
         supervise.input_to(service, ServiceInput::Start).await;
         Ok(())
+    }
+
+    /// The variables that a server gets besides those of its own.
+    fn environment_of(&self, stdio: &StdioServer) -> Arc<[(OsString, OsString)]> {
+        let is_own = |key: &OsStr| self.own_variables.iter().any(|name| is_variable(key, name));
+        let is_basic = |key: &OsStr| {
+            let begins = |prefix: &&str| key.to_str().is_some_and(|key| key.starts_with(prefix));
+            BASIC_VARIABLES.iter().any(|name| is_variable(key, name))
+                || BASIC_PREFIXES.iter().any(begins)
+        };
+        let is_given = |(key, _): &&(OsString, OsString)| match stdio.inherit_env {
+            InheritedEnv::All => !is_own(key),
+            InheritedEnv::Minimal => !is_own(key) && is_basic(key),
+        };
+        self.environment.iter().filter(is_given).cloned().collect()
+    }
+
+    /// A client has called a restart by this request, which is on its way over a link.
+    pub(super) fn note_caller(&mut self, link: LinkId, id: Id, by: Actor) {
+        if let Some(Way::Program(service)) = self.ways.get(&link) {
+            self.servers.note_caller(*service, id, by);
+        }
     }
 
     /// Says a line over a link. Returns what the hub has to know where it cannot be said.
@@ -199,17 +228,18 @@ impl Links {
         self.links.remove(&service);
         self.leaving.push(service);
         if let Some(mut driver) = self.servers.driver(service, supervise) {
-            driver.leave_by(ServiceInput::Dismiss { within: CLIENT_GONE_WITHIN }).await;
+            let by = Actor::Afresh("unused server");
+            driver.leave_as(ServiceInput::Dismiss { within: CLIENT_GONE_WITHIN }, &by).await;
         }
     }
 
     /// Ends all of them; those that are leaving already are hurried.
-    pub(super) async fn leave(&mut self, supervise: &mut Supervisor) {
+    pub(super) async fn leave(&mut self, supervise: &mut Supervisor, by: &Actor) {
         self.ways.retain(|_, way| matches!(way, Way::Program(_)));
         let all: Vec<ServiceId> = self.links.keys().chain(&self.leaving).copied().collect();
         for service in all {
             if let Some(mut driver) = self.servers.driver(service, supervise) {
-                driver.leave().await;
+                driver.leave(by).await;
             }
         }
     }

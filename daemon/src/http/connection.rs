@@ -304,6 +304,20 @@ impl AsyncWrite for WriteTimeout {
         self.timed(context, written)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        all: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, all);
+        self.timed(context, written)
+    }
+
+    /// Then hyper keeps what is to be written in the buffers that it got, and makes no copy.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         self.timed(context, flushed)

@@ -1,11 +1,12 @@
 //! Owns the HTTP/1.1 client: `connection.rs` speaks over TCP, TLS and Unix sockets, [`HttpClient`] makes single
-//! requests to URLs, and `pool.rs` reuses connections to one server. Bodies and the timeout of writes are shared with
-//! the servers. Driven by hooks, health checks, control commands, agents and the gateway.
+//! requests to URLs, and `pool.rs` reuses connections to one server. Bodies, the timeout of writes and `door.rs`, where
+//! connections come in, are shared with the servers. Driven by hooks, health checks, control commands, agents and the gateway.
 //!
 //! Never follows redirects or uses proxies. URLs can be secrets (those of webhooks are), so no error has
 //! more of one than host and port.
 
 mod connection;
+mod door;
 mod pool;
 mod tls;
 
@@ -13,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use afresh_core::limits::{HTTP_CONNECT_WAIT, HTTP_HEADER_BYTES_MAX};
+use afresh_core::limits::{DESCRIPTORS_KEPT, HTTP_CONNECT_WAIT, HTTP_HEADER_BYTES_MAX};
 use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Uri};
 use tokio::net::{TcpStream, lookup_host};
@@ -24,9 +25,11 @@ pub(crate) use self::connection::{
     Connection, Duplex, MessageBody, NextPieces, Pieces, Response, WriteTimeout, all_bytes, drain,
     next_bytes, single_header,
 };
+pub(crate) use self::door::{Door, Entered, Foreign};
 pub(crate) use self::pool::{Pool, SendError};
 use self::tls::Tls;
 pub(crate) use self::tls::TlsError;
+use crate::os;
 
 /// A request to a URL.
 #[derive(Clone, Debug)]
@@ -223,6 +226,9 @@ async fn connect(endpoint: &Endpoint) -> Result<TcpStream, HttpError> {
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
         match timeout(HTTP_CONNECT_WAIT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) if os::is_kept_back(&stream, DESCRIPTORS_KEPT) => {
+                failure = os::too_many_files();
+            }
             Ok(Ok(stream)) => {
                 // Small requests follow each other; none waits for an acknowledgement.
                 stream.set_nodelay(true).ok();

@@ -4,13 +4,16 @@
 //! instance comes here once, with its exit status, when all of its output was read. Has no loop and no restart machine
 //! of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use afresh_core::audit::Actor;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, RETRY_WHEN_WANTED,
+    CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, RESTART_CALLERS_MAX,
+    RETRY_WHEN_WANTED,
 };
+use afresh_core::mcp::envelope::Id;
 use afresh_core::mcp::{AdminRequest, Changes, Effect, Input, Kind, hint_of};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
 use afresh_core::time::Stamp;
@@ -38,6 +41,8 @@ pub(crate) struct Server {
     pub(super) about: About,
     /// When the conversation began.
     pub(super) begun: Stamp,
+    /// The clients of the gateway that have called a restart, by the ids of their requests.
+    callers: VecDeque<(Id, Actor)>,
 }
 
 /// A server together with the supervisor of all services, one of which is its own.
@@ -62,7 +67,26 @@ impl Server {
             triggers,
             about,
             begun: now(),
+            callers: VecDeque::new(),
         }
+    }
+
+    /// The request of this id, which is on its way, is a call of a restart by this client.
+    pub(crate) fn note_caller(&mut self, id: Id, by: Actor) {
+        if self.callers.len() >= RESTART_CALLERS_MAX {
+            self.callers.pop_front();
+        }
+        self.callers.push_back((id, by));
+    }
+
+    /// The client that has called a restart by the request of this id: of the gateway, or the only one.
+    fn caller(&mut self, id: &Id) -> Actor {
+        let noted = self.callers.iter().position(|(its, _)| its == id);
+        if let Some((_, by)) = noted.and_then(|index| self.callers.remove(index)) {
+            return by;
+        }
+        let name = self.lane.conversation.client_name();
+        Actor::Client { name, token: None, tool: "restart_server" }
     }
 }
 
@@ -97,11 +121,15 @@ impl ServerDriver<'_> {
     }
 
     /// The client is gone, or afresh was told to end: all of it within a second.
-    pub(crate) async fn leave(&mut self) {
-        self.leave_by(ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) }).await;
+    pub(crate) async fn leave(&mut self, by: &Actor) {
+        let input = ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) };
+        self.leave_as(input, by).await;
     }
 
-    pub(crate) async fn leave_by(&mut self, input: ServiceInput) {
+    pub(crate) async fn leave_as(&mut self, input: ServiceInput, by: &Actor) {
+        if !self.server.leaving {
+            self.supervise.services.note_stop(self.server.service, by);
+        }
         let input = if self.server.leaving { ServiceInput::HurryUp } else { input };
         self.server.leaving = true;
         self.server.lane.wires.leave();
@@ -121,6 +149,10 @@ impl ServerDriver<'_> {
     /// Hands an input to the restart machine.
     pub(super) async fn tell_service(&mut self, input: ServiceInput) {
         self.supervise.input_to(self.server.service, input).await;
+    }
+
+    pub(super) async fn restart(&mut self, reason: String, by: Actor) {
+        self.tell_service(ServiceInput::Restart { reason, by }).await;
     }
 
     /// The instance is of no use.
@@ -159,7 +191,7 @@ impl ServerDriver<'_> {
     async fn hear(&mut self, news: WireEvent) {
         match news {
             WireEvent::ClientGone if self.server.leaving => {}
-            WireEvent::ClientGone => self.leave().await,
+            WireEvent::ClientGone => self.leave(&Actor::Afresh("client has gone")).await,
             WireEvent::InstanceSilent(generation) => {
                 self.closed_a_pipe(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
             }
@@ -183,10 +215,10 @@ impl ServerDriver<'_> {
                     self.log(&warning);
                 }
                 if let Some(reason) = reason {
-                    self.tell_service(ServiceInput::Restart { reason }).await;
+                    self.restart(reason, Actor::Afresh("watch")).await;
                 }
             }
-            Trigger::Delayed(reason) => self.tell_service(ServiceInput::Restart { reason }).await,
+            Trigger::Delayed(reason) => self.restart(reason, Actor::Afresh("watch")).await,
             Trigger::ProcessorTime(generation, time) => {
                 self.input(Input::Worked { generation, time }).await;
             }
@@ -256,7 +288,8 @@ impl Driver for ServerDriver<'_> {
                 let result = match request {
                     // The conversation answers, when the new instance serves.
                     AdminRequest::Restart { reason } => {
-                        self.tell_service(ServiceInput::Restart { reason }).await;
+                        let by = self.server.caller(&id);
+                        self.restart(reason, by).await;
                         return None;
                     }
                     AdminRequest::Verify { since } => self.verify_restart(since),

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use afresh_core::audit::Actor;
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{LINES_IN_A_ROW_MAX, OUTBOX_BYTES_MAX};
+use afresh_core::mcp::envelope::Id;
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
@@ -105,6 +107,13 @@ impl Servers {
         let PolledServer { server, flag, .. } = self.servers.get_mut(&service)?;
         flag.set_other();
         Some(ServerDriver { server, supervise })
+    }
+
+    /// A client has called a restart by this request, which is among the lines that were taken.
+    pub(crate) fn note_caller(&mut self, service: ServiceId, id: Id, by: Actor) {
+        if let Some(polled) = self.servers.get_mut(&service) {
+            polled.server.note_caller(id, by);
+        }
     }
 
     /// Takes a line of the client's.

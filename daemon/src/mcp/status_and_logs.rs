@@ -41,7 +41,7 @@ impl ServerDriver<'_> {
     /// that another has written says nothing of this one, even if both have the same name.
     fn own_marker(&self) -> Result<Marker, String> {
         let (file, services) = (&self.supervise.recorder.marker_file, &self.supervise.services);
-        let found = marker::read(file).map_err(|error| chain(&error))?;
+        let found = marker::read(file.path()).map_err(|error| chain(&error))?;
         let known = services.known(self.server.service);
         if let Some(own) = known.and_then(|(_, history)| history.marker.clone()) {
             return Ok(own);
@@ -55,7 +55,7 @@ impl ServerDriver<'_> {
         Err(format!(
             "no restart of this server is marked: the one in `{}` ({}) was of another server, \
              `{whose}`, pid {}",
-            file.display(),
+            file.path().display(),
             found.iso_time,
             found.pid
         ))

@@ -1,4 +1,5 @@
-//! Answers of Linux's kernel: changed files, watched folders, limits, ports and their holders, unread bytes.
+//! Answers of Linux's kernel: changed files, watched folders, limits, ports and their holders, unread bytes, processes
+//! that are stopped, files beneath a folder.
 //! `not_linux.rs` has the same functions for other systems. Never reads the content of a watched file.
 //!
 //! [`FolderAlarms`] is what the loop waits on; [`Folders`] says which folders are watched, and may be used on another
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use afresh_core::limits::{FOLLOW_POLL_INTERVAL, WATCHERS_MIN, WATCHES_MIN, WIDE_PIPE_BYTES};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, fcntl, openat2};
 use nix::libc::{IN_EXCL_UNLINK, IN_MASK_ADD};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
@@ -125,6 +126,49 @@ pub(crate) fn processes_with(name: &str, value: &str) -> Vec<u32> {
         environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     pids().filter(|pid| *pid != std::process::id()).filter(has_it).collect()
+}
+
+/// Opens what is beneath a folder, without following a link; `None` where the kernel, or a filter in front of it, does
+/// not let us do that at once.
+pub(super) fn open_beneath(
+    folder: BorrowedFd<'_>,
+    rest: &Path,
+    flags: OFlag,
+) -> Option<io::Result<OwnedFd>> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    match openat2(folder, rest, OpenHow::new().flags(flags).resolve(resolve)) {
+        Err(Errno::ENOSYS | Errno::EPERM | Errno::EAGAIN) => None,
+        opened => Some(opened.map_err(io::Error::from)),
+    }
+}
+
+/// Whether a process is stopped, by a signal or a debugger: it answers nothing until it is continued.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before it can have any character in it.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
+/// Processes of this user that were given this file as their stdout, also where it has no name any more: the number and
+/// the name of each, and the name of its parent.
+pub(crate) fn processes_with_stdout(file: &Path) -> Vec<(u32, String, String)> {
+    let name_of = |pid: u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim_end().to_owned()
+    };
+    let parent_of = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let mut removed = file.as_os_str().to_owned();
+    removed.push(" (deleted)");
+    let has_it = |pid: &u32| {
+        let stdout = fs::read_link(format!("/proc/{pid}/fd/1"));
+        stdout.is_ok_and(|stdout| stdout == file || stdout.as_os_str() == removed)
+    };
+    let found = pids().filter(has_it);
+    found.map(|pid| (pid, name_of(pid), parent_of(pid).map_or_else(String::new, name_of))).collect()
 }
 
 /// Unread bytes in a pipe.

@@ -1,12 +1,14 @@
 //! The operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in `linux.rs`;
-//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `dispositions.rs` the signals that we
-//! ignore, `job_control.rs` what shells do to jobs. Nothing outside of here and `process/` names a system, and nothing
-//! in here decides.
+//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `folder.rs` files in an open folder,
+//! `dispositions.rs` the signals that we ignore, `job_control.rs` what shells do to jobs. Nothing outside of here and
+//! `process/` names a system, and nothing in here decides.
 
 #[cfg(unix)]
 pub(crate) mod dispositions;
+#[cfg(unix)]
+mod folder;
 #[cfg(unix)]
 mod job_control;
 #[cfg(target_os = "linux")]
@@ -29,6 +31,8 @@ use std::io;
 use std::path::PathBuf;
 
 #[cfg(unix)]
+pub(crate) use self::folder::Folder;
+#[cfg(unix)]
 pub use self::job_control::*;
 pub(crate) use self::kernel::*;
 #[cfg(unix)]
@@ -46,6 +50,16 @@ pub(crate) enum SignalRequest {
     /// To replace the instances by new ones; with the name of what asked.
     #[cfg_attr(windows, expect(dead_code, reason = "nothing there asks for it"))]
     Restart(&'static str),
+}
+
+impl SignalRequest {
+    /// The name of the signal.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Stop(name) | Self::Restart(name) => name,
+            Self::Interrupt => "SIGINT",
+        }
+    }
 }
 
 /// An event of job control or the terminal.
@@ -95,6 +109,26 @@ pub(crate) enum FileKind {
     CharacterDevice,
     Fifo,
     Other,
+}
+
+/// What happens to a link that has the name of the file itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastLink {
+    Followed,
+    Refused,
+}
+
+/// The owner of a folder, and whether others have rights to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FolderOwner {
+    /// This user, alone.
+    We,
+    /// This user, on a file system that does not keep others out.
+    #[cfg_attr(windows, expect(dead_code, reason = "rights come from the folder above"))]
+    OpenToOthers,
+    /// Another user.
+    #[cfg_attr(windows, expect(dead_code, reason = "rights come from the folder above"))]
+    Another,
 }
 
 /// A limit of this process; `None` is any number.

@@ -66,6 +66,27 @@ pub(super) fn pipe_path(_stream: BorrowedFd<'_>) -> Option<PathBuf> {
 #[cfg(unix)]
 pub(super) fn widen(_pipe: BorrowedFd<'_>) {}
 
+/// A path is walked name by name here.
+#[cfg(unix)]
+pub(super) fn open_beneath(
+    _folder: BorrowedFd<'_>,
+    _rest: &Path,
+    _flags: nix::fcntl::OFlag,
+) -> Option<io::Result<std::os::fd::OwnedFd>> {
+    None
+}
+
+/// Not told here: a process that is stopped is one that does not answer.
+pub(crate) fn is_stopped(_pid: u32) -> bool {
+    false
+}
+
+/// The open files of another process are not looked at here.
+#[cfg(unix)]
+pub(crate) fn processes_with_stdout(_file: &Path) -> Vec<(u32, String, String)> {
+    Vec::new()
+}
+
 /// The system does not tell without special rights.
 pub(crate) fn listener_of(_port: u16) -> Option<(u32, String)> {
     None

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{
     DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
@@ -197,22 +197,32 @@ pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::R
     file.read_exact_at(bytes, offset)
 }
 
-/// Makes the names in a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
 /// Folders that are made by it are this user's alone.
 pub(crate) fn make_private(builder: &mut DirBuilder) {
     builder.mode(0o700);
 }
 
+/// The number of our user, where the system has one.
+pub(crate) fn own_uid() -> Option<u32> {
+    Some(Uid::effective().as_raw())
+}
+
+/// Whether this user owns it.
+pub(crate) fn is_ours(metadata: &Metadata) -> bool {
+    metadata.uid() == Uid::effective().as_raw()
+}
+
 /// The defect of a folder that should be this user's alone.
 pub(crate) fn not_ours_alone(metadata: &Metadata) -> Option<&'static str> {
-    if metadata.uid() != Uid::effective().as_raw() {
+    if !is_ours(metadata) {
         return Some("belongs to another user");
     }
     (metadata.permissions().mode() & 0o077 != 0).then_some("is open to other users")
+}
+
+/// Whether other users can read a file.
+pub fn is_readable_by_others(metadata: &Metadata) -> bool {
+    metadata.permissions().mode() & 0o044 != 0
 }
 
 /// Gives a file the owner and the group of another one: root may edit what is a user's.
@@ -267,6 +277,18 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 /// The limit of open files; `None` where there is no such limit.
 pub(crate) fn open_files_limit() -> Option<io::Result<ProcessLimit>> {
     Some(limit(Resource::RLIMIT_NOFILE))
+}
+
+/// Whether a file that was just opened is one of the last so many that this process may open. The kernel gives the lowest
+/// number that is free, so all below it are in use.
+pub(crate) fn is_kept_back(file: &impl AsFd, kept: u64) -> bool {
+    let number = u64::try_from(file.as_fd().as_raw_fd()).unwrap_or(0);
+    getrlimit(Resource::RLIMIT_NOFILE).is_ok_and(|(now, _)| number >= now.saturating_sub(kept))
+}
+
+/// The error of a file that is kept back.
+pub(crate) fn too_many_files() -> io::Error {
+    nix::errno::Errno::EMFILE.into()
 }
 
 pub(super) fn limit(resource: Resource) -> io::Result<ProcessLimit> {
@@ -359,6 +381,19 @@ impl Drop for SocketListener {
     }
 }
 
+/// Whether it is a socket.
+pub(crate) fn is_socket(metadata: &Metadata) -> bool {
+    metadata.file_type().is_socket()
+}
+
+/// Whether a process listens on the socket at a path. One that we may not connect to counts as one that does.
+pub(crate) fn has_listener(path: &Path) -> bool {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::ConnectionRefused,
+    }
+}
+
 /// Connects to the socket at a path.
 pub(crate) async fn connect(path: &Path) -> io::Result<SocketStream> {
     UnixStream::connect(path).await
@@ -366,7 +401,13 @@ pub(crate) async fn connect(path: &Path) -> io::Result<SocketStream> {
 
 /// Whether the other end is a process of this user, as the kernel says.
 pub(crate) fn is_own_peer(stream: &SocketStream) -> bool {
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == Uid::effective().as_raw())
+    peer_of(stream).is_some_and(|(uid, _)| uid == Uid::effective().as_raw())
+}
+
+/// The user and the process on the other end, as the kernel says.
+pub(crate) fn peer_of(stream: &SocketStream) -> Option<(u32, Option<u32>)> {
+    let peer = stream.peer_cred().ok()?;
+    Some((peer.uid(), peer.pid().and_then(|pid| u32::try_from(pid).ok())))
 }
 
 /// The folders for sockets of this user, best first.

@@ -4,13 +4,13 @@
 #![expect(unsafe_code, reason = "std does not give all of it")]
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, IsTerminal};
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::os::windows::io::{AsHandle, AsRawHandle, FromRawHandle};
 use std::os::windows::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use windows_sys::Win32::System::Threading::{
     CREATE_NEW_PROCESS_GROUP, INFINITE, WaitForSingleObject,
 };
 
-use super::{FileKind, Job, Keys, ProcessLimit, SignalRequest, Stopped};
+use super::{FileKind, FolderOwner, Job, Keys, LastLink, ProcessLimit, SignalRequest, Stopped};
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The variable that names the user's folder.
@@ -180,6 +180,88 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
+/// A folder, by its path.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Links on the way to it are followed.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        if fs::metadata(path)?.is_dir() {
+            return Ok(Self(path.to_owned()));
+        }
+        Err(io::ErrorKind::NotADirectory.into())
+    }
+
+    /// A folder beneath this one. A link or junction on the way, or a way out of it, is an error.
+    pub(crate) fn enter(&self, rest: &Path) -> io::Result<Self> {
+        let mut path = self.0.clone();
+        for part in rest.components() {
+            match part {
+                Component::Normal(name) => path.push(name),
+                Component::CurDir => continue,
+                _ => return Err(io::ErrorKind::InvalidInput.into()),
+            }
+            if !fs::symlink_metadata(&path)?.is_dir() {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+        }
+        Ok(Self(path))
+    }
+
+    /// Makes a folder in this one. One that is there is left as it is.
+    pub(crate) fn make(&self, name: &OsStr) -> io::Result<()> {
+        match fs::create_dir(self.0.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a file to append to and read from, which is made if need be.
+    pub(crate) fn open_to_append(&self, name: &OsStr, link: LastLink) -> io::Result<File> {
+        let path = self.0.join(name);
+        if link == LastLink::Refused && path.is_symlink() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        open_to_append(&path)
+    }
+
+    /// Makes a file that was not there. The user's folders are the user's alone here.
+    pub(crate) fn create_private(&self, name: &OsStr) -> io::Result<File> {
+        create_private(&self.0.join(name))
+    }
+
+    /// Makes a file that was not there.
+    pub(crate) fn create(&self, name: &OsStr) -> io::Result<File> {
+        File::create_new(self.0.join(name))
+    }
+
+    /// Gives an entry of this folder another name in it; what had that name is replaced.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
+    /// Removes a file. Of a link, the link itself.
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        fs::remove_file(self.0.join(name))
+    }
+
+    /// Whether anything has this name here, be it a link to nothing.
+    pub(crate) fn has(&self, name: &OsStr) -> bool {
+        fs::symlink_metadata(self.0.join(name)).is_ok()
+    }
+
+    /// The file system keeps a journal of its names by itself.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// See [`make_private`].
+    pub(crate) fn claim(&self) -> io::Result<FolderOwner> {
+        Ok(FolderOwner::We)
+    }
+}
+
 /// Random bytes, for secrets.
 pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -219,17 +301,22 @@ pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) 
     Ok(())
 }
 
-/// The file system keeps a journal of its names by itself.
-pub(crate) fn sync_folder(_folder: &Path) -> io::Result<()> {
-    Ok(())
-}
-
 /// Rights come from the folder above: those of the user's own folders are the user's alone.
 pub(crate) fn make_private(_builder: &mut DirBuilder) {}
 
 /// See [`make_private`].
+pub(crate) fn is_ours(_metadata: &Metadata) -> bool {
+    true
+}
+
+/// See [`make_private`].
 pub(crate) fn not_ours_alone(_metadata: &Metadata) -> Option<&'static str> {
     None
+}
+
+/// See [`make_private`].
+pub fn is_readable_by_others(_metadata: &Metadata) -> bool {
+    false
 }
 
 /// Each user has a temporary folder here: none is shared by all.
@@ -282,6 +369,16 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 /// There is no such limit.
 pub(crate) fn open_files_limit() -> Option<io::Result<ProcessLimit>> {
     None
+}
+
+/// There is no such limit.
+pub(crate) fn is_kept_back<T>(_: &T, _: u64) -> bool {
+    false
+}
+
+/// The error of a file that is kept back.
+pub(crate) fn too_many_files() -> io::Error {
+    io::ErrorKind::QuotaExceeded.into()
 }
 
 /// The name of this machine.
@@ -337,12 +434,29 @@ impl SocketListener {
     }
 }
 
+pub(crate) fn is_socket(_metadata: &Metadata) -> bool {
+    false
+}
+
+pub(crate) fn has_listener(_path: &Path) -> bool {
+    false
+}
+
 pub(crate) async fn connect(_path: &Path) -> io::Result<SocketStream> {
     Err(unsupported())
 }
 
 pub(crate) fn is_own_peer(_stream: &SocketStream) -> bool {
     false
+}
+
+/// Users have no number here.
+pub(crate) fn own_uid() -> Option<u32> {
+    None
+}
+
+pub(crate) fn peer_of(_stream: &SocketStream) -> Option<(u32, Option<u32>)> {
+    None
 }
 
 pub(crate) fn runtime_folders(_xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {

@@ -53,9 +53,12 @@ use crate::os::is_variable;
 
 pub(crate) use self::system::{
     AdoptedInstance, InstanceStdio, MECHANISM, Processes, SpoolReader, StartError,
-    abandoned_warden, ignore_in_supervisor, is_alive, kill_one, own_cgroup, own_executable,
-    own_usage, run_warden, terminate_one, usage_of_tree, usage_of_trees,
+    abandoned_warden, end_lost, ignore_in_supervisor, is_alive, kill_one, own_cgroup,
+    own_executable, own_usage, run_warden, terminate_one, usage_of_tree, usage_of_trees,
 };
+
+#[cfg(feature = "fuzzing")]
+pub use self::system::{FRAME_KINDS, FramesRead, read_frames};
 
 /// The end of the output of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -399,6 +399,11 @@ pub(crate) fn abandoned_warden(_folder: &Path) -> Option<AbandonedWarden> {
     None
 }
 
+/// See [`abandoned_warden`].
+pub(crate) fn end_lost(_folder: &Path) -> Result<usize, Vec<u32>> {
+    Ok(0)
+}
+
 impl Processes {
     /// Sets up the process layer. All that a supervisor before had started went with it.
     pub(crate) async fn enter(

@@ -24,6 +24,7 @@ use crate::control::{
 use crate::process::MECHANISM;
 use crate::recent_events::Events;
 use crate::recent_lines::Logs;
+use crate::refusals::Refusals;
 use crate::store::workspace::Workspace;
 
 /// Its name.
@@ -60,7 +61,12 @@ impl ControlBoard {
         let about = About::new(Face::Run, None, workspace, version);
         let (sender, notices) = mpsc::channel(RUN_NOTICES_MAX);
         let log = move |text: &str| drop(sender.try_send(text.to_owned()));
-        let control = Control::serve(folders, None, about.clone(), Events::new(), log);
+        let refusals = Refusals::new("afresh.run", {
+            let log = log.clone();
+            move |record| log(&record.message)
+        });
+        let recorders = (Events::new(), refusals);
+        let control = Control::serve(folders, None, about.clone(), recorders, log);
         Self {
             about,
             number,

@@ -17,11 +17,16 @@ use super::Run;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
 
-/// Settings of every call: no hooks, which judge finished work; no colours; names from the top; line ends are no reason
+/// Settings of every call: no hooks, which judge finished work; no monitor of files, which a repository could choose; no
+/// repository that stands among the files of another one; no colours; names from the top; line ends are no reason
 /// to refuse a file.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 12] = [
     "-c",
     "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "safe.bareRepository=explicit",
     "-c",
     "color.ui=false",
     "-c",

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
@@ -18,6 +18,18 @@ const VARIABLE: &str = "AFRESH_RUN_MARK";
 /// The file with the random part of the mark.
 const FILE: &str = "run-mark";
 
+/// The content of the mark's file; none where a clone has put something else in its place.
+fn read_mark(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+    let file = os::open_to_read(path).ok().filter(|_| is_file)?;
+    file.take(MARK_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// More than a mark has.
+const MARK_BYTES_MAX: u64 = 64;
+
 /// The mark of the runs of one workspace.
 #[derive(Clone, Debug)]
 pub struct ProcessMark(String);
@@ -28,7 +40,7 @@ impl ProcessMark {
         let path = state.join(FILE);
         let is_ours =
             |text: &String| text.len() == uuid().len() && !text.contains(char::is_control);
-        let kept = fs::read_to_string(&path).ok().filter(is_ours);
+        let kept = read_mark(&path).filter(is_ours);
         let random = match kept {
             Some(random) => random,
             None => {
@@ -49,7 +61,7 @@ impl ProcessMark {
     pub fn put_back(&self, state: &Path) -> io::Result<()> {
         let path = state.join(FILE);
         let random = self.0.split(' ').next().unwrap_or_default();
-        match path.exists() {
+        match path.symlink_metadata().is_ok() {
             true => Ok(()),
             false => os::create_private(&path)?.write_all(random.as_bytes()),
         }

@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 use afresh_core::agent::Instruction;
-use afresh_core::audit::redact::KnownSecrets;
+use afresh_core::audit::redact::{KnownSecrets, Redaction};
 use afresh_core::limits::{AGENT_READ_BYTES, SESSION_LOG_BYTES_MAX};
 use afresh_core::run::Cause;
 use afresh_core::time::Stamp;
 use serde::Serialize;
 use serde_json::json;
+
+use crate::write_path::WritePath;
 
 /// One that cannot be written is no reason to stop.
 pub(super) struct SessionLog {
@@ -31,13 +32,13 @@ struct AgentLine<'a> {
 }
 
 impl SessionLog {
-    pub(super) fn create(path: &Path, secrets: Arc<KnownSecrets>) -> Self {
-        let file = crate::os::create_private(path).ok();
+    pub(super) fn create(path: &WritePath, secrets: Arc<KnownSecrets>) -> Self {
+        let file = path.create_private().ok();
         Self { file, written: 0, waiting: Vec::new(), secrets }
     }
 
-    pub(super) fn append(path: &Path, secrets: Arc<KnownSecrets>) -> Self {
-        let file = File::options().append(true).open(path).ok();
+    pub(super) fn append(path: &WritePath, secrets: Arc<KnownSecrets>) -> Self {
+        let file = path.open_to_append().ok();
         Self { file, written: 0, waiting: Vec::new(), secrets }
     }
 
@@ -45,7 +46,7 @@ impl SessionLog {
     pub(super) fn line(&mut self, now: Stamp, line: &[u8]) {
         let said = String::from_utf8_lossy(line);
         let secrets = Arc::clone(&self.secrets);
-        self.push(&AgentLine { at: &now.to_string(), said: &secrets.redact(&said) });
+        self.push(&AgentLine { at: &now.to_string(), said: &secrets.redact_line(&said) });
         if self.waiting.len() > AGENT_READ_BYTES {
             self.flush();
         }
@@ -59,15 +60,17 @@ impl SessionLog {
             Instruction::Measure => ("measure", ""),
             Instruction::End => ("end", ""),
         };
-        let text = self.secrets.redact(text);
+        let text = self.secrets.redact(text, Redaction::Records);
         self.write(&json!({"at": now.to_string(), "told": what, "text": text}));
     }
 
     pub(super) fn note(&mut self, now: Stamp, text: &str) {
+        let text = self.secrets.redact(text, Redaction::Records);
         self.write(&json!({"at": now.to_string(), "note": text}));
     }
 
     pub(super) fn ended(&mut self, now: Stamp, cause: Cause, detail: &str) {
+        let detail = self.secrets.redact(detail, Redaction::Records);
         self.write(&json!({"at": now.to_string(), "ended": cause.to_string(), "detail": detail}));
     }
 

@@ -19,7 +19,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use afresh_core::audit::redact::KnownSecrets;
+use afresh_core::audit::actor;
+use afresh_core::audit::redact::{KnownSecrets, Redaction};
 use afresh_core::control::Change;
 use afresh_core::id::ServiceId;
 use afresh_core::run::{Effect, Finish, Input, Machine, Now, Record, RunEvent, UserRequest};
@@ -184,7 +185,8 @@ impl RunDriver {
             Some(reply) = self.git_replies.join_next() => self.take_git(joined(reply)),
             Some(end) = self.gates.running.join_next() => {
                 let mut end = joined(end);
-                end.output = self.secrets.redact(&end.output).into_owned();
+                // It goes into the prompt of the session that is to mend what failed.
+                end.output = self.secrets.redact(&end.output, Redaction::Prompts).into_owned();
                 self.inputs.push_back(Input::GateEnded(end));
             }
             Some(request) = self.requests.recv() => self.take_request(request),
@@ -350,7 +352,7 @@ impl RunDriver {
 
     /// Answers a question over the control API. A change is recorded before it is answered.
     fn answer(&mut self, ask: LoopRequest) {
-        let LoopRequest::Change { name, what, reason, answer } = ask else {
+        let LoopRequest::Change { name, what, reason, by, answer } = ask else {
             return self.board.answer(ask, &self.machine, self.finish.as_ref());
         };
         let begun = self.board.begin_change(&name, what, &self.machine);
@@ -361,7 +363,8 @@ impl RunDriver {
             Change::Restart => Some(UserRequest::Restart),
         };
         if let Some(request) = request.filter(|_| begun.is_ok()) {
-            let text = format!("somebody wants a {}: {reason}", what.name());
+            let by = actor::shown(&by.to_json()).unwrap_or_default();
+            let text = format!("a {} was requested by {by}: {reason}", what.name());
             self.journal.say(RunEvent::Note(text, false));
             self.inputs.push_back(Input::User(request));
             self.advance();

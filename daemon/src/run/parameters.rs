@@ -17,6 +17,7 @@ use crate::process::StartError;
 use crate::startup::SetupError;
 use crate::store::runs::Runs;
 use crate::store::workspace::Workspace;
+use crate::write_path::WritePath;
 
 /// Lists the MCP servers that are laid over those of an agent.
 pub type Servers = dyn FnMut() -> Vec<AgentServer>;
@@ -30,7 +31,7 @@ pub struct Run {
     /// The folder that the agent works in.
     pub folder: PathBuf,
     /// The folder for the logs of sessions; it exists.
-    pub logs: PathBuf,
+    pub logs: WritePath,
     /// The environment of everything that is started.
     pub env: Vec<(OsString, OsString)>,
     /// The mark in that environment.
@@ -70,7 +71,7 @@ pub struct AgentSetup {
     /// The MCP servers laid over its own, asked for each session: it may change its files meanwhile.
     pub servers: Box<Servers>,
     /// A file for them that only this user can read, for as long as a session has it.
-    pub servers_file: PathBuf,
+    pub servers_file: WritePath,
 }
 
 /// One message to the display.

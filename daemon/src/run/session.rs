@@ -26,12 +26,13 @@ use super::parameters::AgentSetup;
 use crate::clock;
 use crate::os;
 use crate::process::{Command, OutputEnd, Processes};
+use crate::write_path::WritePath;
 
 /// The sessions of a run, one at a time.
 pub(super) struct Sessions {
     setup: AgentSetup,
     folder: PathBuf,
-    logs: PathBuf,
+    logs: WritePath,
     env: Vec<(OsString, OsString)>,
     secrets: Arc<KnownSecrets>,
     pub(super) running: Option<Agent>,
@@ -44,7 +45,7 @@ impl Sessions {
     pub(super) fn new(
         setup: AgentSetup,
         folder: PathBuf,
-        logs: PathBuf,
+        logs: WritePath,
         env: Vec<(OsString, OsString)>,
         secrets: Arc<KnownSecrets>,
     ) -> Self {
@@ -72,7 +73,7 @@ impl Sessions {
             port: free_port(),
             prompt,
             servers: (self.setup.servers)(),
-            file: self.setup.servers_file.to_string_lossy().into_owned(),
+            file: self.setup.servers_file.path().to_string_lossy().into_owned(),
             settings,
         };
         let machine = self.setup.kind.session(setup, uuid());
@@ -80,8 +81,9 @@ impl Sessions {
         if let Some(content) = &start.file {
             self.remove_servers_file();
             let file = &self.setup.servers_file;
-            let written = os::create_private(file).and_then(|mut file| file.write_all(content));
-            written.map_err(|error| format!("cannot write `{}`: {error}", file.display()))?;
+            let written = file.create_private().and_then(|mut file| file.write_all(content));
+            written
+                .map_err(|error| format!("cannot write `{}`: {error}", file.path().display()))?;
         }
         let mut env = self.env.clone();
         env.extend(start.env.iter().map(|(name, value)| (name.into(), value.into())));
@@ -96,13 +98,13 @@ impl Sessions {
         Ok(())
     }
 
-    fn log_path(&self, attempt: Attempt) -> PathBuf {
+    fn log_path(&self, attempt: Attempt) -> WritePath {
         self.logs.join(format!("session-{}.jsonl", attempt.0))
     }
 
     /// Removes the file with the servers, where it exists: there are secrets in it.
     pub(super) fn remove_servers_file(&self) {
-        std::fs::remove_file(&self.setup.servers_file).ok();
+        self.setup.servers_file.remove().ok();
     }
 
     fn of(&mut self, attempt: Attempt) -> Option<&mut Agent> {

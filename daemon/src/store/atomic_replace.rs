@@ -1,5 +1,6 @@
 //! Replaces a small file atomically: readers, and a machine that dies, find the old or the new one.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use std::time::SystemTime;
 
 use afresh_core::limits::MARKER_LEFTOVER_AGE;
 
-use crate::os;
+use crate::os::{self, Folder};
+use crate::write_path::WritePath;
 
 /// Why a file could not be replaced.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +35,7 @@ pub(crate) enum Rights<'a> {
 /// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder,
 /// which is created if need be.
 pub(crate) fn replace_file(
-    path: &Path,
+    path: &WritePath,
     content: &[u8],
     rights: Rights<'_>,
 ) -> Result<(), ReplaceFileError> {
@@ -41,17 +43,33 @@ pub(crate) fn replace_file(
         let path = path.to_owned();
         move |source| ReplaceFileError { step, path, source }
     };
-    if path.is_dir() {
-        return Err(error("write", path)(io::ErrorKind::IsADirectory.into()));
+    if path.path().is_dir() {
+        return Err(error("write", path.path())(io::ErrorKind::IsADirectory.into()));
     }
-    let folder = folder_of(path);
-    fs::create_dir_all(folder).map_err(error("create", folder))?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    remove_leftovers(folder, &name);
+    // Replacing a link would follow nothing, but it may not be ours to remove.
+    if let Some(link) = path.link_error() {
+        return Err(error("write", path.path())(link));
+    }
+    path.make_parents().map_err(error("create", path.parent()))?;
+    // The folder is opened once, and all happens in that one.
+    path.in_folder(|folder, name| {
+        remove_leftovers(path.parent(), folder, &name.to_string_lossy());
+        write_and_rename(folder, name, content, rights)?;
+        without_unsupported(folder.sync())
+    })
+    .map_err(error("write", path.path()))
+}
 
+fn write_and_rename(
+    folder: &Folder,
+    name: &OsStr,
+    content: &[u8],
+    rights: Rights<'_>,
+) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let temporary = folder.join(format!(".{name}.{}.{count}.tmp", std::process::id()));
+    let temporary = format!(".{}.{}.{count}.tmp", name.to_string_lossy(), std::process::id());
+    let temporary = OsStr::new(&temporary);
     let write = |mut file: File| {
         if let Rights::Like(old) = rights {
             os::keep_owner(&file, old)?;
@@ -61,19 +79,15 @@ pub(crate) fn replace_file(
         file.sync_all()
     };
     let created = match rights {
-        Rights::Private => os::create_private(&temporary),
-        Rights::Usual | Rights::Like(_) => File::create_new(&temporary),
+        Rights::Private => folder.create_private(temporary),
+        Rights::Usual | Rights::Like(_) => folder.create(temporary),
     };
-    let written = created
-        .and_then(write)
-        .map_err(error("write", &temporary))
-        .and_then(|()| fs::rename(&temporary, path).map_err(error("replace", path)));
+    let written = created.and_then(write).and_then(|()| folder.rename(temporary, name));
     if written.is_err() {
         // The first error says more than one about the cleaning up.
-        fs::remove_file(&temporary).ok();
+        folder.remove(temporary).ok();
     }
-    written?;
-    sync_folder(folder).map_err(error("sync", folder))
+    written
 }
 
 /// The folder that a file is in.
@@ -82,11 +96,6 @@ pub(super) fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
-}
-
-/// Makes the names in a folder durable.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    without_unsupported(os::sync_folder(folder))
 }
 
 /// Some devices and file systems have nothing to sync, and say so.
@@ -100,8 +109,8 @@ pub(super) fn without_unsupported(synced: io::Result<()>) -> io::Result<()> {
 }
 
 /// Removes the temporary files of writers that died. What can't be removed is tried again next time.
-fn remove_leftovers(folder: &Path, name: &str) {
-    let Ok(entries) = fs::read_dir(folder) else {
+fn remove_leftovers(path: &Path, folder: &Folder, name: &str) {
+    let Ok(entries) = fs::read_dir(path) else {
         return;
     };
     for entry in entries.flatten() {
@@ -109,7 +118,7 @@ fn remove_leftovers(folder: &Path, name: &str) {
             SystemTime::now().duration_since(at).is_ok_and(|age| age > MARKER_LEFTOVER_AGE)
         });
         if is_temporary(&entry.file_name().to_string_lossy(), name) && is_old {
-            fs::remove_file(entry.path()).ok();
+            folder.remove(&entry.file_name()).ok();
         }
     }
 }

@@ -13,6 +13,7 @@ use afresh_core::limits::ADOPT_FILE_BYTES_MAX;
 
 use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
 use crate::os;
+use crate::write_path::WritePath;
 
 /// A file in which a client keeps its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,8 +164,12 @@ impl ClientText {
         if read_bytes(&self.path).ok().as_ref() != Some(&self.bytes) {
             return Err(WriteClientFileError::Changed(path()));
         }
-        replace_file(&self.path, content.as_bytes(), Rights::Like(&self.metadata))
-            .map_err(|source| WriteClientFileError::Replace(path(), source))
+        replace_file(
+            &WritePath::named(&self.path),
+            content.as_bytes(),
+            Rights::Like(&self.metadata),
+        )
+        .map_err(|source| WriteClientFileError::Replace(path(), source))
     }
 }
 

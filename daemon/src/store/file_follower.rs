@@ -10,11 +10,12 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use afresh_core::limits::ROTATED_SCANS_MAX;
 use tokio::time::Instant;
 
 use super::atomic_replace::folder_of;
 use super::rotation::{numbers, rotated};
-use crate::os::{FileId, FileWatch, Sink, open_to_read};
+use crate::os::{FileId, FileWatch, Sink, is_at_path, open_to_read};
 
 /// Files that are read up to their present end, and further after a new look at them.
 pub trait FollowedFiles {
@@ -56,14 +57,18 @@ impl<F: FollowedFiles> FileFollower<F> {
     /// gone; then there is none.
     pub fn next(&mut self, wait_max: Option<Duration>) -> io::Result<Option<F::Item>> {
         let deadline = wait_max.map(|wait| Instant::now() + wait);
+        let mut is_last_look = false;
         loop {
             if let Some(item) = self.files.next_item()? {
                 return Ok(Some(item));
             }
-            let left = deadline.map(|deadline| deadline.duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
+            if is_last_look {
                 return Ok(None);
             }
+            // However short the wait is, the files are looked at once: one that was emptied has the old length again
+            // after the next record.
+            let left = deadline.map(|deadline| deadline.duration_since(Instant::now()));
+            is_last_look = left == Some(Duration::ZERO);
             self.watch.wait(left, self.sink.as_ref())?;
             if self.sink.as_ref().is_some_and(Sink::is_closed) {
                 return Ok(None);
@@ -158,15 +163,32 @@ impl NumberedLines {
     }
 }
 
-/// Opens the files, newest first. A file that is rotated meanwhile moves to a higher number, where it
-/// is found again but not taken twice: going upwards misses none.
+/// Opens the files, newest first.
+///
+/// A file that is rotated meanwhile moves to a higher number, where it is found again but not taken twice: going
+/// upwards misses none. After two rotations a file that is newer than the first one stands where an older one is
+/// looked for, so the scan begins again.
 fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut tries = ROTATED_SCANS_MAX;
+    loop {
+        let files = open_files_once(&path)?;
+        tries -= 1;
+        let is_in_order = files.first().is_none_or(|(_, newest)| {
+            is_at_path(newest, &path) || is_at_path(newest, &rotated(&path, 1))
+        });
+        if is_in_order || tries == 0 {
+            return Ok(files);
+        }
+    }
+}
+
+fn open_files_once(path: &Path) -> io::Result<Vec<(FileId, File)>> {
     let mut files: Vec<(FileId, File)> = Vec::new();
     let rotations_meanwhile = 8;
-    let highest = numbers(&path)?.into_iter().max().unwrap_or(0);
+    let highest = numbers(path)?.into_iter().max().unwrap_or(0);
     for number in 0..=highest + rotations_meanwhile {
-        let named = if number == 0 { path.clone() } else { rotated(&path, number) };
+        let named = if number == 0 { path.to_owned() } else { rotated(path, number) };
         let file = match open_to_read(&named) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -253,18 +275,21 @@ impl LineReader {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Read;
 
     use super::*;
     use crate::store::history::{Filter, TrailFollower};
+    use crate::store::rotation::rotate;
     use crate::store::testing::TempDir;
     use crate::store::trail::tests::{event, number, numbers};
     use crate::store::trail::{Settings, Trail};
+    use crate::write_path::WritePath;
 
     const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
     fn open(dir: &TempDir, file_bytes_max: u64) -> (Trail, TrailFollower) {
         let path = dir.join("state/audit.jsonl");
-        let settings = Settings { path: path.clone(), file_bytes_max, files_kept: 3 };
+        let settings = Settings { path: WritePath::named(&path), file_bytes_max, files_kept: 3 };
         let follow = TrailFollower::open(&path, Filter::default()).unwrap();
         (Trail::open(settings, |_| {}), follow)
     }
@@ -286,6 +311,35 @@ mod tests {
         writer.join().unwrap();
         assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
         assert!(follow.next(Some(Duration::ZERO)).unwrap().is_none());
+    }
+
+    #[test]
+    fn files_are_in_order_however_often_they_are_rotated_meanwhile() {
+        const FILES: u32 = 6_000;
+        let dir = TempDir::new();
+        let path = dir.join("log");
+        fs::write(&path, "0").unwrap();
+        let writer = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                let log = WritePath::named(&path);
+                for number in 1..=FILES {
+                    rotate(&log, 4).unwrap();
+                    fs::write(&path, number.to_string()).unwrap();
+                }
+            }
+        });
+        while !writer.is_finished() {
+            let mut found: Vec<u32> = Vec::new();
+            for (_, mut file) in open_files(&path).unwrap() {
+                let mut text = String::new();
+                file.read_to_string(&mut text).unwrap();
+                // A new file is empty for a moment.
+                found.extend(text.parse::<u32>());
+            }
+            assert!(found.is_sorted_by(|newer, older| newer > older), "{found:?}");
+        }
+        writer.join().unwrap();
     }
 
     #[test]
@@ -312,7 +366,7 @@ mod tests {
                 _ => fs::write(dir.join("state/audit.jsonl"), "").unwrap(),
             }
             // An emptied file that has the old length again when it is looked at can't be told.
-            assert!(follow.next(Some(Duration::from_millis(1))).unwrap().is_none());
+            assert!(follow.next(Some(Duration::ZERO)).unwrap().is_none());
         }
     }
 

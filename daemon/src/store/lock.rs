@@ -1,15 +1,16 @@
 //! Owns the locks in the state folder: one `afresh up` and one `afresh run` a workspace. The kernel releases
 //! a lock when its process ends or is killed. Never waits for long.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
 use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
 
-use crate::os::create_private;
+use crate::os;
+use crate::write_path::WritePath;
 
 /// A process of which there is only one in a workspace, or in the folder of git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,17 +66,11 @@ fn taken(sole: Sole, pid: Option<u32>) -> String {
 
 impl Lock {
     /// Takes a lock of a state folder, if it is free.
-    pub fn take(state: &Path, sole: Sole) -> Result<Self, LockError> {
+    pub fn take(state: &WritePath, sole: Sole) -> Result<Self, LockError> {
         let path = state.join(sole.words().0);
-        let failed = |source| LockError::File(path.clone(), source);
-        // Private: any process that can read the file could take the lock.
-        if let Err(error) = create_private(&path)
-            && error.kind() != io::ErrorKind::AlreadyExists
-        {
-            return Err(failed(error));
-        }
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).open(&path).map_err(failed)?;
+        let failed = |source| LockError::File(path.path().to_owned(), source);
+        // It is made private: any process that can read the file could take the lock.
+        let mut file = path.open_to_append().map_err(failed)?;
         // `up_holder` takes it for a moment, too.
         match lock_patiently(&file, repeat_n(DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX)) {
             Ok(()) => {}
@@ -86,8 +81,7 @@ impl Lock {
         }
         // Only for people; the lock itself is the kernel's.
         let note = |file: &mut File| {
-            file.set_len(0)?;
-            file.rewind()?;
+            os::cut(file, 0)?;
             writeln!(file, "{}", std::process::id())
         };
         note(&mut file).ok();
@@ -128,7 +122,7 @@ pub fn git_folder(folder: &Path) -> Option<PathBuf> {
 
 /// The process that holds the lock of a state folder; none where it is free. 0 where it is not told.
 pub fn up_holder(state: &Path) -> Option<u32> {
-    let mut file = File::open(state.join(Sole::Up.words().0)).ok()?;
+    let mut file = os::open_to_read(&state.join(Sole::Up.words().0)).ok()?;
     // One that we get is given back when the file is closed.
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(holder(&mut file).unwrap_or(0)),
@@ -151,15 +145,15 @@ mod tests {
     #[test]
     fn only_one_can_hold_it() {
         let folder = TempDir::new();
-        let first = Lock::take(&folder.join(""), Sole::Up).unwrap();
-        let second = Lock::take(&folder.join(""), Sole::Up).unwrap_err();
+        let first = Lock::take(&WritePath::named(folder.join("")), Sole::Up).unwrap();
+        let second = Lock::take(&WritePath::named(folder.join("")), Sole::Up).unwrap_err();
         let own = std::process::id();
         assert!(
             matches!(second, LockError::Taken { pid: Some(pid), .. } if pid == own),
             "{second}"
         );
         drop(first);
-        Lock::take(&folder.join(""), Sole::Up).unwrap();
-        Lock::take(&folder.join(""), Sole::Run).unwrap();
+        Lock::take(&WritePath::named(folder.join("")), Sole::Up).unwrap();
+        Lock::take(&WritePath::named(folder.join("")), Sole::Run).unwrap();
     }
 }

@@ -9,11 +9,21 @@ use tokio::sync::oneshot;
 
 use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
 use crate::os::open_to_read;
+use crate::write_path::WritePath;
 
 /// Why the marker could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the restart marker `{0}`")]
-pub struct WriteMarkerError(PathBuf, #[source] ReplaceFileError);
+pub enum WriteMarkerError {
+    /// The system does not let us.
+    #[error("cannot write the restart marker `{0}`")]
+    Replace(PathBuf, #[source] ReplaceFileError),
+    /// The file has something else in it, or cannot be read.
+    #[error(
+        "`{0}` is not a restart marker, and is left alone; remove it, or name another file by `marker_file` in \
+         `[trail]`"
+    )]
+    NotAMarker(PathBuf),
+}
 
 /// Why there is no marker to be had.
 #[derive(Debug, thiserror::Error)]
@@ -29,15 +39,27 @@ pub enum ReadMarkerError {
     Io(PathBuf, #[source] io::Error),
 }
 
-/// Replaces the marker; it is on disk when this returns.
-pub fn write(path: &Path, marker: &Marker) -> Result<(), WriteMarkerError> {
+/// Replaces the marker; it is on disk when this returns. Only a marker is ever replaced: any other file of that name is
+/// the user's, or the project's.
+pub fn write(path: &WritePath, marker: &Marker) -> Result<(), WriteMarkerError> {
+    let place = || path.path().to_owned();
+    let is_marker_or_none = match read(path.path()) {
+        Ok(_) | Err(ReadMarkerError::Missing(_)) => true,
+        Err(ReadMarkerError::Corrupt(..)) => false,
+        // What else is wrong shows when it is replaced.
+        Err(ReadMarkerError::Io(_, error)) => error.kind() != io::ErrorKind::PermissionDenied,
+    };
+    // A link in the way says more.
+    if !is_marker_or_none && path.link().is_none() {
+        return Err(WriteMarkerError::NotAMarker(place()));
+    }
     replace_file(path, format!("{}\n", marker.to_json()).as_bytes(), Rights::Private)
-        .map_err(|source| WriteMarkerError(path.to_owned(), source))
+        .map_err(|source| WriteMarkerError::Replace(place(), source))
 }
 
 /// Writes the marker in a thread of its own, so that a hung disk does not hang the loop; here,
 /// where there can be no thread.
-pub(crate) async fn write_apart(path: PathBuf, mark: Marker) -> Result<(), WriteMarkerError> {
+pub(crate) async fn write_apart(path: WritePath, mark: Marker) -> Result<(), WriteMarkerError> {
     let (sender, written) = oneshot::channel();
     let (path_there, mark_there) = (path.clone(), mark.clone());
     let thread = std::thread::Builder::new().name("marker".to_owned()).spawn(move || {
@@ -82,7 +104,7 @@ mod tests {
         assert!(matches!(read(&path), Err(ReadMarkerError::Missing { .. })));
         for reason in ["first", "second"] {
             let marker = Marker::new(now(), 7, reason);
-            write(&path, &marker).unwrap();
+            write(&WritePath::named(&path), &marker).unwrap();
             assert_eq!(read(&path).unwrap(), marker);
         }
         assert_eq!(fs::read_dir(dir.join("state")).unwrap().count(), 1);
@@ -107,7 +129,7 @@ mod tests {
             let file = File::create(dir.join(name)).unwrap();
             file.set_modified(modified).unwrap();
         }
-        write(&dir.join("m.json"), &Marker::new(now(), 7, "")).unwrap();
+        write(&WritePath::named(dir.join("m.json")), &Marker::new(now(), 7, "")).unwrap();
         let mut names: Vec<_> = fs::read_dir(dir.join(""))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -122,16 +144,20 @@ mod tests {
         let dir = TempDir::new();
         let path = dir.join("m.json");
         fs::create_dir(&path).unwrap();
-        let error = write(&path, &Marker::new(now(), 7, "")).unwrap_err();
+        let error = write(&WritePath::named(&path), &Marker::new(now(), 7, "")).unwrap_err();
         assert!(chain(&error).ends_with("is a directory"), "{}", chain(&error));
         assert!(matches!(read(&path), Err(ReadMarkerError::Io { .. })));
         fs::remove_dir(&path).unwrap();
-        for content in ["", "{\"timestamp\":", "\0\0\0"] {
+        for content in ["", "{\"timestamp\":", "\0\0\0", "{\"name\": \"app\"}", "export A=1\n"] {
             fs::write(&path, content).unwrap();
             assert!(matches!(read(&path), Err(ReadMarkerError::Corrupt { .. })));
+            let written = write(&WritePath::named(&path), &Marker::new(now(), 7, ""));
+            assert!(matches!(written, Err(WriteMarkerError::NotAMarker(_))), "{written:?}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), content, "it is left alone");
         }
         // A file where the folder should be fails for root too.
-        let error = write(&path.join("m.json"), &Marker::new(now(), 7, "")).unwrap_err();
+        let error =
+            write(&WritePath::named(path.join("m.json")), &Marker::new(now(), 7, "")).unwrap_err();
         assert!(chain(&error).contains("cannot create"), "{}", chain(&error));
     }
 }

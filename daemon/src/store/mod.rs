@@ -6,15 +6,19 @@
 
 pub(crate) mod atomic_replace;
 pub mod clients;
+pub mod digest;
 pub mod file_follower;
 pub mod history;
 pub mod lock;
 pub mod marker;
+pub mod pins;
 pub mod rotation;
 pub mod runs;
 pub mod service_log;
 pub(crate) mod trace;
 pub mod trail;
+pub mod trust;
+pub mod user_state;
 pub mod workspace;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,24 +6,26 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::atomic_replace::folder_of;
-use crate::os::{cut, open_to_append, read_exact_at};
+use crate::os::{cut, read_exact_at};
+use crate::write_path::{WritePath, suffixed};
 
 /// The path of a rotated file.
 pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
-    name.into()
+    suffixed(path.as_os_str(), &format!(".{number}")).into()
 }
 
 /// Makes room at `path`. Files only ever move to a higher number, the highest first: a reader that
 /// goes from low to high misses none.
-pub(super) fn rotate(path: &Path, files_kept: u32) -> io::Result<()> {
-    // A rotation that was killed left a gap; it ends there.
-    let top = (1..files_kept).find(|number| !rotated(path, *number).exists());
-    for number in (1..top.unwrap_or(files_kept)).rev() {
-        fs::rename(rotated(path, number), rotated(path, number + 1))?;
-    }
-    fs::rename(path, rotated(path, 1))
+pub(super) fn rotate(path: &WritePath, files_kept: u32) -> io::Result<()> {
+    path.in_folder(|folder, name| {
+        let rotated = |number: u32| suffixed(name, &format!(".{number}"));
+        // A rotation that was killed left a gap; it ends there.
+        let top = (1..files_kept).find(|number| !folder.has(&rotated(*number)));
+        for number in (1..top.unwrap_or(files_kept)).rev() {
+            folder.rename(&rotated(number), &rotated(number + 1))?;
+        }
+        folder.rename(name, &rotated(1))
+    })
 }
 
 /// The numbers of the rotated files that exist.
@@ -89,7 +91,7 @@ pub(super) fn write_lines(
 /// A file that is appended to and never grows without end: a full one is rotated, and one is kept.
 #[derive(Debug)]
 pub(crate) struct RotatingFile {
-    path: PathBuf,
+    path: WritePath,
     file: File,
     bytes: u64,
     bytes_max: u64,
@@ -107,13 +109,13 @@ pub struct OpenFileError {
 }
 
 impl RotatingFile {
-    pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<Self, OpenFileError> {
+    pub(crate) fn open(path: &WritePath, bytes_max: u64) -> Result<Self, OpenFileError> {
         let open = || {
-            let file = open_to_append(path)?;
+            let file = path.open_to_append()?;
             let bytes = file.metadata()?.len();
-            Ok(Self { path: path.to_owned(), file, bytes, bytes_max, is_torn: false })
+            Ok(Self { path: path.clone(), file, bytes, bytes_max, is_torn: false })
         };
-        open().map_err(|source| OpenFileError { path: path.to_owned(), source })
+        open().map_err(|source| OpenFileError { path: path.path().to_owned(), source })
     }
 
     /// Appends whole lines. What follows a line that the disk did not take whole begins a new one.
@@ -132,7 +134,7 @@ impl Write for RotatingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes > 0 && self.bytes + bytes.len() as u64 > self.bytes_max {
             rotate(&self.path, 1)?;
-            self.file = open_to_append(&self.path)?;
+            self.file = self.path.open_to_append()?;
             self.bytes = 0;
         }
         let written = self.file.write(bytes)?;
@@ -187,7 +189,7 @@ impl<S: Write> Write for Tee<S> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.stream.as_mut().map_or(Ok(()), Write::flush)
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
     fn a_full_file_makes_room() {
         let folder = TempDir::new();
         let path = folder.join("log");
-        let mut file = RotatingFile::open(&path, 10).expect("it opens");
+        let mut file = RotatingFile::open(&WritePath::named(&path), 10).expect("it opens");
         for text in ["12345\n", "1234\n", "x\n", "a line that is longer than the file may be\n"] {
             file.write_all(text.as_bytes()).expect("it is written");
         }
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(older, "1234\nx\n");
         let now = fs::read_to_string(&path).expect("there is one");
         assert!(now.starts_with("a line"), "{now}");
-        assert!(RotatingFile::open(&folder.join("no/such/folder"), 10).is_err());
+        assert!(RotatingFile::open(&WritePath::named(folder.join("no/such/folder")), 10).is_err());
     }
 
     #[test]
@@ -224,7 +226,7 @@ mod tests {
         }
         let folder = TempDir::new();
         let path = folder.join("log");
-        let mut tee = Tee::new(Gone, RotatingFile::open(&path, 1_000).ok());
+        let mut tee = Tee::new(Gone, RotatingFile::open(&WritePath::named(&path), 1_000).ok());
         tee.write_all(b"one\n").expect("the file takes it");
         tee.write_all(b"two\n").expect("the file takes it");
         assert_eq!(fs::read_to_string(&path).expect("there is one"), "one\ntwo\n");

@@ -6,11 +6,15 @@
 use afresh_core::limits::RUNS_BUSY_WAIT;
 use afresh_core::run::{Finish, Record};
 use afresh_core::time::Stamp;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use std::cell::Cell;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::os;
+use crate::write_path::WritePath;
+
+/// The name of the file in the state folder.
+const FILE: &str = "runs.db";
 
 /// The version of the tables; a newer afresh makes others.
 const VERSION: i64 = 3;
@@ -81,6 +85,9 @@ pub enum RunsError {
     /// The file cannot be used. The words of SQLite are in ours, without what we have asked it.
     #[error("cannot use the runs in `{path}`: {why}", path = .0.display(), why = why(.1))]
     File(PathBuf, #[source] Box<rusqlite::Error>),
+    /// It cannot be opened or replaced.
+    #[error("cannot open the runs in `{0}`")]
+    Open(PathBuf, #[source] io::Error),
     /// A newer afresh made it, with tables of this version.
     #[error("`{0}` was made by a newer afresh (version {1} of its tables)")]
     Newer(PathBuf, i64),
@@ -112,6 +119,7 @@ impl RunsError {
     pub fn hint(&self) -> &'static str {
         let code = match self {
             Self::Newer(..) => return "use that one, or a newer one",
+            Self::Open(..) => return "make it a file of your own, or remove it",
             Self::Strange { .. } => None,
             Self::File(_, source) => source.sqlite_error_code(),
         };
@@ -138,6 +146,7 @@ impl RunsError {
 pub struct Runs {
     connection: Connection,
     path: PathBuf,
+    file: WritePath,
     /// Whether each write waits for the disk.
     on_disk: Cell<bool>,
     /// The run that was written to last, and the number of its last record.
@@ -168,20 +177,31 @@ pub struct RunRow {
 impl Runs {
     /// The file of a state folder.
     pub fn path_in(state: &Path) -> PathBuf {
-        state.join("runs.db")
+        state.join(FILE)
     }
 
     /// Opens the runs of a state folder, and makes the file where there is none.
-    pub fn open(state: &Path) -> Result<Self, RunsError> {
-        let path = Self::path_in(state);
-        // Prompts and answers are private. A file that exists keeps its mode.
-        os::create_private(&path).ok();
-        let (connection, version) =
-            connect(&path).map_err(|source| RunsError::File(path.clone(), Box::new(source)))?;
+    pub fn open(state: &WritePath) -> Result<Self, RunsError> {
+        Self::open_file(state.join(FILE))
+    }
+
+    fn open_file(file: WritePath) -> Result<Self, RunsError> {
+        let path = file.path().to_owned();
+        // Prompts and answers are private. A file that exists keeps its mode. SQLite follows no link in the path that
+        // it gets; here it is said which one is in the way.
+        let made = file.create_private().map(drop).or_else(|error| match error.kind() {
+            // It is not opened: the locks of another connection in this process would go with our descriptor.
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        });
+        let real = made.and_then(|()| file.resolved());
+        let real = real.map_err(|source| RunsError::Open(path.clone(), source))?;
+        let (connection, version) = connect(real.path(), OpenFlags::default())
+            .map_err(|source| RunsError::File(path.clone(), Box::new(source)))?;
         if version != VERSION {
             return Err(RunsError::Newer(path, version));
         }
-        Ok(Self { connection, path, on_disk: Cell::new(true), last: Cell::new(None) })
+        Ok(Self { connection, path, file, on_disk: Cell::new(true), last: Cell::new(None) })
     }
 
     /// Writes down that a run of a plan begins in a folder, and gives it a number.
@@ -210,18 +230,23 @@ impl Runs {
         !self.path.exists()
     }
 
-    /// Puts the file back where it was, with all that is in it: as long as we have it open, it is there.
+    /// Puts the file back where it was, with all that is in it: as long as we have it open, it is there. On failure
+    /// the open one stays, for another try: what deletes the folder may not be done with it.
     pub fn put_back(&mut self) -> Result<(), RunsError> {
-        let fresh = self.path.with_extension("db.new");
+        let fresh = self.file.suffixed(".new");
+        let failed = |source| RunsError::Open(self.path.clone(), source);
         // One that could not be finished.
-        std::fs::remove_file(&fresh).ok();
-        os::create_private(&fresh).ok();
-        let name = fresh.to_string_lossy();
+        fresh.remove().ok();
+        fresh.create_private().map_err(failed)?;
+        let name = fresh.path().to_string_lossy();
         self.sql(self.connection.execute("VACUUM INTO ?1", params![name]))?;
-        let moved = std::fs::rename(&fresh, &self.path);
-        let error = |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
-        self.sql(moved.map_err(error))?;
-        *self = Self::open(self.path.parent().unwrap_or(Path::new(".")))?;
+        fresh.rename(&self.file).map_err(failed)?;
+        // Without the right to create one: an empty file would take the place of all records.
+        let real = self.file.resolved().map_err(failed)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let (connection, _) = self.sql(connect(real.path(), flags))?;
+        self.connection = connection;
+        self.on_disk.set(true);
         Ok(())
     }
 
@@ -326,8 +351,9 @@ impl Runs {
 }
 
 /// Opens the file, brings older tables to our version, and returns the version that they have.
-fn connect(path: &Path) -> rusqlite::Result<(Connection, i64)> {
-    let connection = Connection::open(path)?;
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<(Connection, i64)> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(RUNS_BUSY_WAIT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;

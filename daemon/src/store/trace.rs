@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::rotation::{OpenFileError, RotatingFile};
 use crate::clock::now;
+use crate::write_path::WritePath;
 
 /// The peer of a message, and its direction.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +58,7 @@ impl Trace {
         path: &std::path::Path,
         complain: impl Fn(&str) + Send + 'static,
     ) -> Result<Self, OpenFileError> {
-        let file = RotatingFile::open(path, TRACE_FILE_BYTES_MAX)?;
+        let file = RotatingFile::open(&WritePath::named(path), TRACE_FILE_BYTES_MAX)?;
         let (sender, entries) = mpsc::sync_channel(TRACE_QUEUE_LEN_MAX);
         let queued = Arc::new(AtomicUsize::new(0));
         let taken = Arc::clone(&queued);

@@ -2,15 +2,17 @@
 //!
 //! Reads no environment: the caller passes it in.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::TrailSettings;
+use afresh_core::config::{ConfiguredPath, TrailSettings};
 
 use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
+use super::user_state::user_state_folder;
 use crate::error_chain::chain;
-use crate::os;
+use crate::os::{self, FolderOwner};
+use crate::write_path::WritePath;
 
 /// The folder that afresh works for, and where its state goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,9 @@ pub enum PrepareWorkspaceError {
     /// Another user made it, or can write to it.
     #[error("state folder `{0}` is not this user's alone; remove it or set XDG_STATE_HOME")]
     NotOurs(PathBuf),
+    /// It is a project's, and another user made it.
+    #[error("state folder `{0}` belongs to another user; remove it, or make it yours")]
+    AnotherUsers(PathBuf),
     /// It is a link, in a project.
     #[error("state folder `{0}` is a link; make it a folder, or remove it")]
     Link(PathBuf),
@@ -61,11 +66,8 @@ impl Workspace {
     pub fn find(cwd: &Path, home: Option<&Path>, xdg_state_home: Option<&Path>) -> Self {
         let home = home.filter(|home| home.is_absolute());
         let root = cwd.ancestors().find(|folder| is_root(folder, home));
-        let project = root.map(|root| root.join(".afresh"));
-        let user = xdg_state_home
-            .filter(|xdg| xdg.is_absolute())
-            .map(|xdg| xdg.join("afresh"))
-            .or_else(|| home.map(|home| home.join(".local/state/afresh")));
+        let project = root.map(|root| root.join(STATE));
+        let user = user_state_folder(home, xdg_state_home);
         // Projects that nothing can be written to have a folder each: they are not one.
         let apart = |path: PathBuf| match root {
             Some(root) => path.join("projects").join(folder_name(root)),
@@ -101,25 +103,41 @@ impl Workspace {
         &self.places[0].path
     }
 
+    /// The state folder, to write into it.
+    pub fn writable_state(&self) -> WritePath {
+        self.places[0].writable()
+    }
+
     /// The folder of the logs of services.
     pub fn logs(&self) -> PathBuf {
         self.state().join("logs")
     }
 
+    /// The same, to write into it.
+    pub fn writable_logs(&self) -> WritePath {
+        self.writable_state().join("logs")
+    }
+
     /// Creates the state folder. Where it can't be used, [`state`](Self::state) is another one
-    /// afterwards, and the text says so.
+    /// afterwards, and the text says so; or it says what is wrong with this one.
     pub fn prepare(&mut self) -> Result<Option<String>, PrepareWorkspaceError> {
         let mut failure = None;
-        loop {
+        let warning = loop {
             match self.places[0].prepare() {
-                Ok(()) => break,
+                Ok(warning) => break warning,
                 Err(error) if self.places.len() == 1 => return Err(failure.unwrap_or(error)),
                 Err(error) => failure = failure.or(Some(error)),
             }
             self.places.remove(0);
-        }
+        };
         let said = |error| format!("{}; state goes to `{}`", chain(&error), self.state().display());
-        Ok(failure.map(said))
+        Ok(failure.map(said).or(warning))
+    }
+
+    /// Makes the state folder again where it was, after it was deleted. No other folder takes its place: on failure,
+    /// another try can succeed.
+    pub(crate) fn restore(&self) -> Result<(), PrepareWorkspaceError> {
+        self.places[0].prepare().map(drop)
     }
 
     /// Looks where [`prepare`](Self::prepare) would put the state, and creates nothing. A command that
@@ -135,18 +153,20 @@ impl Workspace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrailFiles {
     /// The audit trail.
-    pub audit: PathBuf,
+    pub audit: WritePath,
     /// The restart marker.
-    pub marker: PathBuf,
+    pub marker: WritePath,
 }
 
 impl TrailFiles {
     /// The configured ones, a relative path counted from the workspace, or those in its state
     /// folder.
     pub fn of(workspace: &Workspace, settings: &TrailSettings) -> Self {
-        let place = |configured: &Option<PathBuf>, name: &str| match configured {
-            Some(path) => workspace.root().unwrap_or(workspace.state()).join(path),
-            None => workspace.state().join(name),
+        let base = workspace.root().unwrap_or(workspace.state());
+        let place = |configured: &Option<ConfiguredPath>, name: &str| match configured {
+            Some(ConfiguredPath { path, is_project: true }) => WritePath::beneath(base, path),
+            Some(ConfiguredPath { path, is_project: false }) => WritePath::named(base.join(path)),
+            None => workspace.writable_state().join(name),
         };
         Self {
             audit: place(&settings.audit_file, "audit.jsonl"),
@@ -172,7 +192,7 @@ impl StateFolder {
     fn is_usable(&self) -> bool {
         let above = self.path.ancestors().find(|path| path.exists());
         let ours = match self.kind {
-            Kind::Project => !self.path.is_symlink(),
+            Kind::Project => self.path.symlink_metadata().is_err() || is_ours(&self.path),
             Kind::User => true,
             Kind::Temporary => !self.path.exists() || is_ours_alone(&self.path),
         };
@@ -180,51 +200,79 @@ impl StateFolder {
         ours && above.is_some_and(writable)
     }
 
-    fn prepare(&self) -> Result<(), PrepareWorkspaceError> {
+    /// The folder, to write into it: of a project, no link beneath its root is followed.
+    fn writable(&self) -> WritePath {
+        match (self.kind, self.path.parent(), self.path.file_name()) {
+            (Kind::Project, Some(root), Some(name)) => WritePath::beneath(root, name),
+            _ => WritePath::beneath(&self.path, ""),
+        }
+    }
+
+    /// Makes it, or checks that it can be used. Returns what a user should know about it.
+    fn prepare(&self) -> Result<Option<String>, PrepareWorkspaceError> {
         let path = || self.path.clone();
-        let mut builder = DirBuilder::new();
-        if self.kind != Kind::Project {
-            os::make_private(&mut builder);
-        }
-        builder
-            .recursive(true)
-            .create(&self.path)
-            .map_err(|source| PrepareWorkspaceError::Create(path(), source))?;
-        // A link in a project that was merely cloned could lead anywhere.
-        if self.kind == Kind::Project && self.path.is_symlink() {
-            return Err(PrepareWorkspaceError::Link(path()));
-        }
+        let warning = match self.kind {
+            Kind::Project => self.claim()?,
+            Kind::User | Kind::Temporary => {
+                let mut builder = DirBuilder::new();
+                os::make_private(&mut builder);
+                builder
+                    .recursive(true)
+                    .create(&self.path)
+                    .map_err(|source| PrepareWorkspaceError::Create(path(), source))?;
+                None
+            }
+        };
         if self.kind == Kind::Temporary && !is_ours_alone(&self.path) {
             return Err(PrepareWorkspaceError::NotOurs(path()));
         }
         os::can_write(&self.path)
             .map_err(|source| PrepareWorkspaceError::Access(path(), source))?;
-        match self.kind {
-            Kind::Project => keep_out_of_git(&self.path)
-                .map_err(|source| PrepareWorkspaceError::Ignore(path(), source)),
-            Kind::User | Kind::Temporary => Ok(()),
+        if self.kind == Kind::Project {
+            keep_out_of_git(&self.writable())
+                .map_err(|source| PrepareWorkspaceError::Ignore(path(), source))?;
+        }
+        Ok(warning)
+    }
+
+    /// Makes the state folder of a project this user's alone. A link could lead anywhere, and what another user made
+    /// could be changed by that one: neither is used.
+    fn claim(&self) -> Result<Option<String>, PrepareWorkspaceError> {
+        let path = || self.path.clone();
+        let folder = self.writable();
+        let made = folder.make_folder().and_then(|()| folder.open_folder()?.claim());
+        match made {
+            Ok(FolderOwner::We) => Ok(None),
+            Ok(FolderOwner::OpenToOthers) => Ok(Some(format!(
+                "warning: other users can read `{}`: its file system has no rights of files; keep secrets out of the \
+                 output of services, or move the workspace",
+                self.path.display()
+            ))),
+            Ok(FolderOwner::Another) => Err(PrepareWorkspaceError::AnotherUsers(path())),
+            Err(_) if folder.link().is_some() => Err(PrepareWorkspaceError::Link(path())),
+            Err(source) => Err(PrepareWorkspaceError::Create(path(), source)),
         }
     }
 }
 
-/// Makes a folder for state again, if it was removed meanwhile.
-pub(super) fn make_state_folder(folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    if folder.file_name().is_some_and(|name| name == ".afresh") {
+/// Makes the folder of a file of ours again, if it was removed meanwhile.
+pub(super) fn make_state_folder(file: &WritePath) -> io::Result<()> {
+    file.make_parents()?;
+    let mut folders = file.parent().ancestors();
+    if let Some(folder) = folders.find(|folder| folder.file_name().is_some_and(|it| it == STATE)) {
         // Not worth a lost record: the next start tries again, and says why it cannot.
-        keep_out_of_git(folder).ok();
+        keep_out_of_git(&WritePath::beneath(folder, "")).ok();
     }
     Ok(())
 }
 
-fn keep_out_of_git(folder: &Path) -> Result<(), ReplaceFileError> {
+/// The name of the state folder of a project.
+const STATE: &str = ".afresh";
+
+fn keep_out_of_git(folder: &WritePath) -> Result<(), ReplaceFileError> {
     let ignore = folder.join(".gitignore");
     // One that the user has changed is the user's.
-    if ignore.symlink_metadata().is_ok() {
-        Ok(())
-    } else {
-        replace_file(&ignore, b"*\n", Rights::Usual)
-    }
+    if ignore.is_there() { Ok(()) } else { replace_file(&ignore, b"*\n", Rights::Usual) }
 }
 
 /// Whether a folder is a workspace.
@@ -246,6 +294,10 @@ fn is_root(folder: &Path, home: Option<&Path>) -> bool {
         ".afresh" => folder.join(mark).is_dir(),
         _ => folder.join(mark).exists(),
     })
+}
+
+fn is_ours(folder: &Path) -> bool {
+    folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir() && os::is_ours(&metadata))
 }
 
 fn is_ours_alone(folder: &Path) -> bool {

@@ -1,6 +1,7 @@
 //! Adopts the instances that the supervisor before this one has left, with the output that they printed meanwhile.
 //! Driven by `afresh up` before it starts anything. Never starts a process.
 
+use afresh_core::audit::Actor;
 use afresh_core::id::ServiceId;
 use afresh_core::service::{AdoptedAs, Input};
 
@@ -40,6 +41,7 @@ impl Supervisor {
             let title = self.services.title(*service);
             let text = format!("the configuration does not have {title} any more: stopping it");
             self.recorder.log_about(&self.services, *service, &text);
+            self.services.note_stop(*service, &Actor::Afresh("configuration"));
             self.input_to(*service, Input::Retire).await;
         }
         leaving

@@ -1,6 +1,7 @@
 //! Services come and go: definitions, starts and stops in the order of their dependencies. Driven by the faces (`up`,
 //! `keep`, `gateway`) and the control API. The order itself is decided in core.
 
+use afresh_core::audit::Actor;
 use afresh_core::fleet::Transition;
 use afresh_core::id::ServiceId;
 use afresh_core::service::{Effect, Event, Input, Service};
@@ -45,8 +46,16 @@ impl Supervisor {
         is_down
     }
 
-    /// Starts, stops or retires services, each as soon as the order allows it.
-    pub(crate) async fn request(&mut self, transition: Transition, services: Vec<ServiceId>) {
+    /// Starts, stops or retires services, each as soon as the order allows it; `by` is recorded when one has stopped.
+    pub(crate) async fn request(
+        &mut self,
+        transition: Transition,
+        services: Vec<ServiceId>,
+        by: &Actor,
+    ) {
+        if transition != Transition::Start {
+            services.iter().for_each(|id| self.services.note_stop(*id, by));
+        }
         for (id, input) in self.fleet.request(transition, services) {
             self.input_to(id, input).await;
         }

@@ -2,7 +2,6 @@
 //! restart marker and the hooks. Driven by [`Supervisor`](super::Supervisor). Never waits for a disk
 //! inside of a method that is not async.
 
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -22,9 +21,11 @@ use crate::hooks::{HookLog, HookSetup, Hooks};
 use crate::output::Output;
 use crate::process::Remains;
 use crate::recent_events::Events;
+use crate::refusals::Refusals;
 use crate::run_briefly::BriefRunner;
 use crate::store::marker;
 use crate::store::trail::Trail;
+use crate::write_path::WritePath;
 
 /// Writes down what happens to services, and to afresh itself.
 pub(crate) struct Recorder {
@@ -32,10 +33,12 @@ pub(crate) struct Recorder {
     pub(crate) stderr: Output,
     trail: Trail,
     /// The file that marks the last restart.
-    pub(crate) marker_file: PathBuf,
+    pub(crate) marker_file: WritePath,
     logger: &'static str,
     /// For the control API.
     pub(crate) events: Events,
+    /// For the control API and the gateway's port.
+    pub(crate) refusals: Refusals,
     /// Counts the events of services.
     pub(crate) changes: watch::Sender<u64>,
     pub(super) hooks: Hooks,
@@ -43,6 +46,8 @@ pub(crate) struct Recorder {
     pub(super) writing: Option<Writing>,
     /// A request that is in the trail, and is acknowledged when it is in the marker too.
     unacknowledged: Option<Event>,
+    /// What was last said to be not written; the same is not said twice in a row.
+    last_failure: Option<String>,
 }
 
 /// A write that is under way.
@@ -64,19 +69,29 @@ impl Recorder {
     pub(super) fn new(
         stderr: Output,
         trail: Trail,
-        marker_file: PathBuf,
+        marker_file: WritePath,
         logger: &'static str,
     ) -> Self {
+        let events = Events::new();
+        let refusals = Refusals::new(logger, {
+            let (trail, events) = (trail.clone(), events.clone());
+            move |record| {
+                events.push(&record);
+                trail.append(record);
+            }
+        });
         Self {
             stderr,
             trail,
             marker_file,
             logger,
-            events: Events::new(),
+            events,
+            refusals,
             changes: watch::Sender::new(0),
             hooks: Hooks::default(),
             writing: None,
             unacknowledged: None,
+            last_failure: None,
         }
     }
 
@@ -94,6 +109,7 @@ impl Recorder {
 
     /// Closes the trail.
     pub(crate) fn close(self, wait: Duration) {
+        self.refusals.finish();
         if let Err(error) = self.trail.close(wait) {
             self.stderr.log(&chain(&error));
         }
@@ -148,8 +164,7 @@ impl Recorder {
         service: ServiceId,
         event: Event,
     ) {
-        let (title, name) = (services.title(service), services.name(service));
-        let record = event.record(&title, &name, self.logger);
+        let record = self.record_of(services, service, &event);
         let message = match &event {
             Event::SpawnFailed(SpawnFailure { hint: Some(hint), .. }) => {
                 format!("{} (hint: {hint})", record.message)
@@ -192,7 +207,7 @@ impl Recorder {
                 Err(_) => vec!["the disk does not answer".to_owned()],
             };
             let marker = failures.is_empty().then_some(marker);
-            let path = path.display().to_string();
+            let path = path.path().display().to_string();
             let (level, event_type, message) = match failures.first_mut() {
                 None => (
                     Level::Info,
@@ -224,9 +239,13 @@ impl Recorder {
         let Written { service, event, marker, message, failures } = written;
         if let Some(history) = services.history_mut(service).filter(|_| marker.is_some()) {
             history.marker = marker;
+            self.last_failure = None;
         }
         for failure in failures {
-            self.stderr.log(&failure);
+            if self.last_failure.as_ref() != Some(&failure) {
+                self.stderr.log(&failure);
+            }
+            self.last_failure = Some(failure);
         }
         match event {
             Some(event) => {
@@ -250,14 +269,24 @@ impl Recorder {
     /// Hands an event to the history of the service, the hooks and the control API.
     fn publish(&mut self, at: Time, services: &mut Services, service: ServiceId, event: &Event) {
         let says_ready = services.says_ready(service);
+        let record = self.record_of(services, service, event);
         let (title, name) = (services.title(service), services.name(service));
         if let Some(history) = services.history_mut(service) {
             history.note(event);
             history.vitals.note(at, event, says_ready);
             self.hooks.push(&name, &title, event);
         }
-        self.events.push(&event.record(&title, &name, self.logger));
+        self.events.push(&record);
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn record_of(&self, services: &Services, service: ServiceId, event: &Event) -> Record {
+        let (title, name) = (services.title(service), services.name(service));
+        let mut record = event.record(&title, &name, self.logger);
+        if let Event::Stopped(ending) = event {
+            record.props.push(("by", services.stopped_by(service, ending).to_json()));
+        }
+        record
     }
 
     /// An instance serves: no event says so, and a client of the control API may wait for just that.

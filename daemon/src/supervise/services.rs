@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use afresh_core::audit::Actor;
 use afresh_core::audit::marker::Marker;
 use afresh_core::control::metrics::Vitals;
 use afresh_core::control::{LogStream, RestartNote};
@@ -66,6 +67,22 @@ impl Services {
 
     pub(super) fn history_mut(&mut self, id: ServiceId) -> Option<&mut ServiceHistory> {
         self.all.get_mut(&id).map(|service| &mut service.history)
+    }
+
+    /// Notes what or who requested the stop of a service.
+    pub(crate) fn note_stop(&mut self, id: ServiceId, by: &Actor) {
+        if let Some(history) = self.history_mut(id) {
+            history.stop_by = Some(by.clone());
+        }
+    }
+
+    /// What or who has stopped a service that has ended so.
+    pub(crate) fn stopped_by(&self, id: ServiceId, ending: &Ending) -> Actor {
+        let requested = self.known(id).and_then(|(_, history)| history.stop_by.clone());
+        requested.unwrap_or(match ending {
+            Ending::StoppedByUser => Actor::Signal("SIGTERM or SIGINT"),
+            _ => Actor::Afresh("policy"),
+        })
     }
 
     /// The service of this name.
@@ -139,6 +156,8 @@ pub(crate) struct ServiceHistory {
     /// …and the newest of which the event of its start, or of the failure to start, was recorded.
     generation: Generation,
     last_exit: Option<Exit>,
+    /// What or who requested the stop, since the last start.
+    stop_by: Option<Actor>,
     /// The last restart that was marked on disk.
     pub(crate) marker: Option<Marker>,
     /// When the newest instance was started.
@@ -165,6 +184,7 @@ impl ServiceHistory {
         }
         let reason = match event {
             Event::Started { .. } => {
+                self.stop_by = None;
                 self.started_at = Some(now());
                 return;
             }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use afresh_core::audit::Actor;
 use afresh_core::audit::recovery::{ServiceSummary, TrailSummary, UserIntent};
 use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
@@ -22,8 +23,9 @@ use crate::control::{Reloading, StateBefore, reloaded};
 use crate::definition::{Definition, Variables};
 use crate::pipe::OutputForm;
 use crate::process::{AdoptedInstance, Command};
-use crate::store::service_log::{ServiceLogs, file_of};
+use crate::store::service_log::{ServiceLogs, file_name};
 use crate::supervise::Supervisor;
+use crate::write_path::WritePath;
 
 /// The colours of names, by turns: cyan, yellow, green, magenta, blue, and the same brightly.
 const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
@@ -40,7 +42,7 @@ pub(super) struct ConfiguredServices {
     /// They are read on a terminal.
     is_drawn: bool,
     logs: Arc<ServiceLogs>,
-    log_folder: PathBuf,
+    log_folder: WritePath,
     members: BTreeMap<String, ConfiguredService>,
     /// Not defined any more, and forgotten when they are down.
     leaving: Vec<ServiceId>,
@@ -60,7 +62,7 @@ impl ConfiguredServices {
     pub(super) fn new(up: &Up, logs: Arc<ServiceLogs>) -> Self {
         Self {
             logs,
-            log_folder: up.workspace.logs(),
+            log_folder: up.workspace.writable_logs(),
             environment: up.environment.clone().into(),
             base: up.base.clone(),
             defaults: up.defaults.clone(),
@@ -114,7 +116,8 @@ impl ConfiguredServices {
         let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
         if !gone.is_empty() {
             let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();
-            supervise.recorder.note(reloaded("afresh.up", &[], &[], &gone));
+            let by = Actor::Afresh("configuration");
+            supervise.recorder.note(reloaded("afresh.up", &[], &[], &gone, &by));
         }
         let leaving = supervise.adopt(instances, unknown).await;
         self.leaving.extend(leaving);
@@ -144,8 +147,9 @@ impl ConfiguredServices {
                 && service.is_some_and(|service| service.rest().is_none() && service.is_wanted())
         };
         let left: Vec<ServiceId> = self.members.values().filter(is_left).map(|m| m.id).collect();
-        supervise.request(Transition::Stop, left).await;
-        supervise.request(Transition::Start, ids).await;
+        let by = Actor::Afresh("an earlier request");
+        supervise.request(Transition::Stop, left, &by).await;
+        supervise.request(Transition::Start, ids, &by).await;
     }
 
     /// Follows a changed configuration: only what changed is touched.
@@ -153,6 +157,7 @@ impl ConfiguredServices {
         &mut self,
         supervise: &mut Supervisor,
         services: Vec<ServiceDefinition>,
+        by: &Actor,
     ) -> Reloading {
         let old: Vec<ServiceDefinition> =
             self.members.values().map(|member| member.definition.clone()).collect();
@@ -174,7 +179,7 @@ impl ConfiguredServices {
             supervise.redefine(member.id, self.made(member, width));
         }
         self.order(supervise);
-        supervise.recorder.note(reloaded("afresh.up", &added, &changed, &removed));
+        supervise.recorder.note(reloaded("afresh.up", &added, &changed, &removed, by));
         let leaving: Vec<ServiceId> =
             removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
         self.leaving.extend(leaving.iter().copied());
@@ -184,7 +189,7 @@ impl ConfiguredServices {
             begun.extend(before.map(|before| (supervise.services.name(id), what, before)));
         };
         leaving.iter().for_each(|id| note(supervise, *id, Change::Stop));
-        supervise.request(Transition::Retire, leaving).await;
+        supervise.request(Transition::Retire, leaving, by).await;
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
             // One that is down by request stays down, or goes on to be stopped.
             let is_up = supervise.fleet.service(id).is_some_and(|service| match service.rest() {
@@ -193,12 +198,12 @@ impl ConfiguredServices {
             });
             if is_up {
                 note(supervise, id, Change::Restart);
-                let reason = "its definition changed".to_owned();
-                supervise.input_to(id, Input::Restart { reason }).await;
+                let (reason, by) = ("its definition changed".to_owned(), by.clone());
+                supervise.input_to(id, Input::Restart { reason, by }).await;
             }
         }
         started.iter().for_each(|id| note(supervise, *id, Change::Start));
-        supervise.request(Transition::Start, started).await;
+        supervise.request(Transition::Start, started, by).await;
         let answer = ReloadAnswer { added, removed, changed, unchanged, ..ReloadAnswer::default() };
         Reloading { answer, begun }
     }
@@ -287,7 +292,7 @@ impl ConfiguredServices {
             health: given.health.clone(),
             ready_at_start: given.health.is_none(),
             port: given.port.clone(),
-            log: Some(self.logs.open(file_of(&self.log_folder, &given.name), given.log)),
+            log: Some(self.logs.open(self.log_folder.join(file_name(&given.name)), given.log)),
         }
     }
 

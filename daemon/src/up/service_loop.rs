@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-use afresh_core::audit::Record;
+use afresh_core::audit::{Actor, Record};
 use afresh_core::control::{ErrorAnswer, ServiceStatus, ShutdownAnswer, State};
 use afresh_core::fleet::Transition;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL};
@@ -31,6 +31,8 @@ pub(crate) struct ServiceLoop {
     /// Only with `afresh up`.
     configuration: Option<Configuration>,
     stopping_since: Option<Instant>,
+    /// What or who has ended it.
+    stopped_by: Actor,
 }
 
 /// The part of the loop that follows a configuration, and shows its services.
@@ -62,7 +64,8 @@ enum ConfigurationInput {
 
 impl ServiceLoop {
     pub(crate) fn new(runtime: Runtime, configuration: Option<Configuration>) -> Self {
-        Self { runtime, configuration, stopping_since: None }
+        let stopped_by = Actor::Afresh("all services have ended");
+        Self { runtime, configuration, stopping_since: None, stopped_by }
     }
 
     /// Runs until the user wants it to end and all is down; without a configuration also until every
@@ -85,7 +88,8 @@ impl ServiceLoop {
                 _ = &mut output_closed, if has_reader => {
                     has_reader = false;
                     if self.stopping_since.is_none() {
-                        self.stop("whoever read our output is gone").await;
+                        let by = Actor::Afresh("closed output");
+                        self.stop("whoever read our output is gone", by).await;
                     }
                 }
             }
@@ -99,12 +103,13 @@ impl ServiceLoop {
     /// would; a stop makes it short.
     pub(crate) async fn close(
         self,
-        end: Record,
+        mut end: Record,
         logs: Option<Arc<ServiceLogs>>,
         mut stdin: JoinSet<()>,
         written: Vec<oneshot::Receiver<()>>,
     ) {
-        let Self { runtime, configuration, stopping_since } = self;
+        let Self { runtime, configuration, stopping_since, stopped_by } = self;
+        end.props.push(("by", stopped_by.to_json()));
         let Runtime { supervise, control, mut signals } = runtime;
         supervise.recorder.note(end);
         control.close().await;
@@ -160,7 +165,7 @@ impl ServiceLoop {
         let has_terminal = self.configuration.as_ref().is_none_or(|its| its.has_terminal);
         match (signal, self.stopping_since) {
             (SignalRequest::Stop("SIGHUP"), _) if !has_terminal => {
-                drop(self.reload("SIGHUP").await)
+                drop(self.reload("SIGHUP", &Actor::Signal("SIGHUP")).await)
             }
             (SignalRequest::Restart(_), Some(_)) => {
                 self.runtime.supervise.log(match self.configuration {
@@ -169,11 +174,13 @@ impl ServiceLoop {
                 })
             }
             (SignalRequest::Restart(reason), None) => {
-                let reason = reason.to_owned();
-                self.runtime.supervise.input(&Input::Restart { reason }).await;
+                let (reason, by) = (reason.to_owned(), Actor::Signal(reason));
+                self.runtime.supervise.input(&Input::Restart { reason, by }).await;
             }
-            (SignalRequest::Stop(name), None) => self.stop(name).await,
-            (SignalRequest::Interrupt, None) => self.stop("interrupted").await,
+            (SignalRequest::Stop(name), None) => self.stop(name, Actor::Signal(name)).await,
+            (SignalRequest::Interrupt, None) => {
+                self.stop("interrupted", Actor::Signal("SIGINT")).await;
+            }
             (SignalRequest::Interrupt, Some(since)) if since.elapsed() > HURRY_GAP => {
                 self.runtime.supervise.hurry_up().await;
             }
@@ -181,31 +188,32 @@ impl ServiceLoop {
         }
     }
 
-    async fn stop(&mut self, why: &str) {
+    async fn stop(&mut self, why: &str, by: Actor) {
         self.stopping_since = Some(Instant::now());
         if let Some(configuration) = &self.configuration {
             configuration.notify.stopping(why);
         }
         self.runtime.supervise.log(&format!("{why}: stopping"));
         let all = self.runtime.supervise.fleet.ids();
-        self.runtime.supervise.request(Transition::Shutdown, all).await;
+        self.runtime.supervise.request(Transition::Shutdown, all, &by).await;
+        self.stopped_by = by;
     }
 
     /// Answers a request of the control API.
     async fn answer(&mut self, ask: LoopRequest) {
         match ask {
-            LoopRequest::Reload { reason, answer } if self.configuration.is_some() => {
-                let done = self.reload(&reason).await;
+            LoopRequest::Reload { reason, by, answer } if self.configuration.is_some() => {
+                let done = self.reload(&reason, &by).await;
                 // The client may have gone.
                 answer.send(done).ok();
             }
-            LoopRequest::Shutdown { reason, answer } if self.configuration.is_some() => {
+            LoopRequest::Shutdown { reason, by, answer } if self.configuration.is_some() => {
                 let supervise = &self.runtime.supervise;
                 let ids = supervise.fleet.services();
                 let up = ids.filter(|(_, service)| service.rest().is_none()).map(|(id, _)| id);
                 let stopping = up.map(|id| supervise.services.name(id)).collect();
                 if self.stopping_since.is_none() {
-                    self.stop(&reason).await;
+                    self.stop(&reason, by).await;
                 }
                 answer.send(Ok(ShutdownAnswer { stopping })).ok();
             }
@@ -214,7 +222,7 @@ impl ServiceLoop {
     }
 
     /// Reads the configuration again; a bad one changes nothing.
-    async fn reload(&mut self, why: &str) -> Result<Reloading, ErrorAnswer> {
+    async fn reload(&mut self, why: &str, by: &Actor) -> Result<Reloading, ErrorAnswer> {
         let Some(configuration) = &mut self.configuration else {
             return Err(ErrorAnswer::new("there is no configuration"));
         };
@@ -231,7 +239,7 @@ impl ServiceLoop {
                     configuration.hooks.definitions = hooks;
                     supervise.start_hooks(configuration.hooks.clone());
                 }
-                let mut reloading = configuration.services.apply(supervise, services).await;
+                let mut reloading = configuration.services.apply(supervise, services, by).await;
                 reloading.answer.notes = notes;
                 configuration.notify.ready("the configuration was read again");
                 Ok(reloading)

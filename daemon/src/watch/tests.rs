@@ -353,20 +353,26 @@ async fn a_burst_is_told_once_and_a_flood_in_the_end() {
 
 #[tokio::test]
 async fn a_tree_that_is_never_quiet_is_told_in_time() {
-    let project = Project::new();
-    let mut watch = project.watch(&["src"]).await;
-    let mut number = 0;
-    let changed = loop {
-        number += 1;
-        project.write("src/server.py", &format!("{number}!"));
-        // Dropped in the middle of it, again and again: nothing gets lost by that.
-        if let Ok(changed) = timeout(DEBOUNCE / 3, watch.changed()).await {
-            break changed;
+    // A busy machine can pause this test for longer than the debounce, and then the tree was quiet: try again.
+    for _ in 0..100 {
+        let project = Project::new();
+        let mut watch = project.watch(&["src"]).await;
+        let mut number = 0;
+        let changed = loop {
+            number += 1;
+            project.write("src/server.py", &format!("{number}!"));
+            // Dropped in the middle of it, again and again: nothing gets lost by that.
+            if let Ok(changed) = timeout(DEBOUNCE / 3, watch.changed()).await {
+                break changed;
+            }
+            assert!(number < 3_000, "it is told in time");
+        };
+        assert_eq!(changed, [project.path("src/server.py")]);
+        if number > 2 {
+            return;
         }
-        assert!(number < 3_000, "it is told in time");
-    };
-    assert_eq!(changed, [project.path("src/server.py")]);
-    assert!(number > 2, "it was not quiet");
+    }
+    panic!("the tree was quiet each time");
 }
 
 #[tokio::test]

@@ -136,7 +136,7 @@ class Place:
         self.program = f"{sys.executable} {path}"
 
     def words(self, *words):
-        return [self.afresh, "run", "PLAN.md", *self.command, "--agent-command", self.program, *words]
+        return [self.afresh, "run", "--trust", "PLAN.md", *self.command, "--agent-command", self.program, *words]
 
     def start(self, *words):
         return Running(self, *words)

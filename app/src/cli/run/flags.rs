@@ -111,7 +111,7 @@ impl RunFlags {
         let given = self.given();
         let flags: Vec<Flag<'_>> =
             given.iter().map(|(name, setting, value)| Flag { name, setting, value }).collect();
-        environment.config(workspace, &flags)
+        environment.config_for(workspace, &flags, &["run."])
     }
 
     /// The flags that were given: their names, settings and values.

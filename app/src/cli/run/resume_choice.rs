@@ -23,6 +23,9 @@ impl RunArgs {
         for (name, _, value) in self.flags.given() {
             words.push(format!("{name}={value}"));
         }
+        if self.trust {
+            words.push("--trust".to_owned());
+        }
         words.push("--resume".to_owned());
         redact_args(&words).iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
     }

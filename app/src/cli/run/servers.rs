@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use afresh_core::adopt::agent_servers::{AgentServers, ServerQuery, find};
-use afresh_core::agent::AgentKind;
+use afresh_core::adopt::agent_servers::{AgentServers, ServerQuery, SupervisedServer, find};
 use afresh_core::agent::servers::{ConfigText, Layer, ProjectContext, repository_of_worktree};
+use afresh_core::agent::{AgentKind, AgentServer};
+use afresh_core::client_import::{accepts_command, request_name, requests};
 use afresh_core::text::harmless;
+use afresh_core::trust::{TrustRequest, untrusted_note};
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{ClientFile, ReadClientFileError, own_path};
 
@@ -75,7 +77,35 @@ impl OwnServers {
             }
         }
         let (agent, program) = (self.kind, self.program.as_slice());
-        find(&ServerQuery { agent, program, context: &context, afresh: &self.afresh }, &texts)
+        let query = ServerQuery { agent, program, context: &context, afresh: &self.afresh };
+        let mut found = find(&query, &texts);
+        self.leave_untrusted(&mut found, &texts);
+        found
+    }
+
+    /// Leaves servers of the project that are not accepted to the agent: to hand them over would be to accept them in
+    /// the user's place.
+    fn leave_untrusted(&self, found: &mut AgentServers, texts: &[ConfigText]) {
+        let workspace = self.environment.workspace();
+        let root = workspace.root().unwrap_or(&self.environment.cwd).display().to_string();
+        let trust = self.environment.trust(&workspace);
+        let is_asked_for = |server: &SupervisedServer| {
+            texts.iter().find(|text| text.layer.is_of_project() && text.path == server.from)
+        };
+        let AgentServers { servers, untrusted, .. } = found;
+        servers.retain(|server| {
+            let Some(text) = is_asked_for(server) else { return true };
+            let AgentServer { name, command, .. } = &server.server;
+            let requests = requests(&text.path, &text.bytes, &root);
+            // The words of the file stand behind those of afresh.
+            let own = command.iter().position(|word| word == "--").map_or(0, |at| at + 1);
+            let accepts = |request: &TrustRequest| trust.accepts(request);
+            let is_accepted = accepts_command(&requests, name, &command[own..], &accepts);
+            if !is_accepted {
+                untrusted.push(request_name(name));
+            }
+            is_accepted
+        });
     }
 }
 
@@ -96,6 +126,9 @@ pub(super) fn warn(found: &AgentServers) {
     }
     if let Some(note) = &found.note {
         output::warn(&format!("warning: the agent's MCP servers are not supervised: {note}"));
+    }
+    if let Some(note) = untrusted_note(&found.untrusted) {
+        output::warn(&format!("note: {note}; until then the agent alone decides about them"));
     }
 }
 

@@ -1,11 +1,14 @@
-//! Keeps secrets out of the trail: finds them in arguments and in text, and puts `[redacted]` there.
+//! Keeps secrets out of records and prompts: finds them in arguments and in text, and puts `[redacted]` there.
 //!
 //! Here are those that a name says to be one, such as `API_KEY=…`: a new word is one more of `SECRET_PARTS`.
 //! `token_formats.rs` has those that are known by their own look, such as `ghp_…`: a new format is one more prefix there.
+//! `likely_secrets.rs` has those that are only likely: passwords in URLs and long random texts.
 //!
-//! The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a text is redacted: a
-//! word too few in a record costs less than a password in it.
+//! There are two levels, see [`Redaction`]. The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a
+//! record is redacted, since a word too few in it costs less than a password; a prompt is not, since an agent that is
+//! shown `[redacted]` instead of a test's output cannot mend what the test found.
 
+mod likely_secrets;
 #[cfg(test)]
 mod tests;
 mod token_formats;
@@ -21,6 +24,16 @@ use crate::text::{cut, harmless};
 
 /// What stands where a secret was.
 pub const MARK: &str = "[redacted]";
+
+/// How much of a text is taken for a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redaction {
+    /// For log and trail: keys of known formats, values whose name says that they are secrets, and what is only likely
+    /// to be one.
+    Records,
+    /// For prompts of agents: keys of known formats only.
+    Prompts,
+}
 
 /// A name with one of these in it, separators aside, names a secret.
 const SECRET_PARTS: [&str; 13] = [
@@ -52,20 +65,24 @@ const PLAIN_VALUES: [&str; 10] =
 
 /// Takes the secrets out of a command line.
 pub fn redact_args(args: &[String]) -> Vec<String> {
-    let mut secret_flag = None;
+    let mut secret_flag: Option<&str> = None;
     let mut redacted = Vec::with_capacity(args.len());
     for arg in args {
         let is_flag = arg.starts_with("--") || (arg.starts_with('-') && arg.len() <= 2);
         let follows = secret_flag.take().filter(|_| !is_flag);
+        let password = follows.filter(|name| is_user_flag(name));
+        let password = password.and_then(|_| password_of_user(arg, 0..arg.len()));
         redacted.push(match (follows, arg.split_once('=')) {
+            _ if password.is_some() => replace_with_marks(arg, Vec::from_iter(password)),
             (Some(name), _) if holds_secret(name, arg) => MARK.to_owned(),
             (None, Some((name, value))) if is_name(name) && holds_secret(name, value) => {
                 format!("{name}={MARK}")
             }
             _ => redact_text(arg).into_owned(),
         });
-        if follows.is_none() && arg.starts_with('-') && is_name(arg) && takes_secret(arg) {
-            secret_flag = Some(arg);
+        let is_asking = || takes_secret(arg) || is_user_flag(arg);
+        if follows.is_none() && arg.starts_with('-') && is_name(arg) && is_asking() {
+            secret_flag = Some(arg.as_str());
         }
     }
     redacted
@@ -78,15 +95,30 @@ pub fn excerpt(bytes: &[u8]) -> String {
     harmless(&cut(&redact_text(&words), HOOK_EXCERPT_CHARS_MAX))
 }
 
-/// Takes the secrets out of a text, such as a reason or a message.
+/// Takes the secrets out of a text for log and trail, such as a reason or a message.
 pub fn redact_text(text: &str) -> Cow<'_, str> {
+    redact(text, Redaction::Records)
+}
+
+/// Takes the secrets out of a text.
+pub fn redact(text: &str, level: Redaction) -> Cow<'_, str> {
     let mut secrets = Vec::new();
-    find_named(text, &mut secrets);
-    find_bearer(text, &mut secrets);
-    token_formats::find(text, &mut secrets);
-    if secrets.is_empty() {
-        return Cow::Borrowed(text);
+    if level == Redaction::Records {
+        find_named(text, &mut secrets);
+        find_bearer(text, &mut secrets);
     }
+    likely_secrets::find_in_urls(text, level, &mut secrets);
+    token_formats::find(text, &mut secrets);
+    if level == Redaction::Records {
+        likely_secrets::find_opaque(text, &mut secrets);
+    }
+    match secrets.is_empty() {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(replace_with_marks(text, secrets)),
+    }
+}
+
+fn replace_with_marks(text: &str, mut secrets: Vec<Range<usize>>) -> String {
     secrets.sort_by_key(|secret| (secret.start, secret.end));
     let mut redacted = String::with_capacity(text.len());
     let mut done = 0;
@@ -98,7 +130,7 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
         done = done.max(secret.end);
     }
     redacted.push_str(&text[done..]);
-    Cow::Owned(redacted)
+    redacted
 }
 
 /// Takes the secrets out of every string in a JSON value; a list of strings counts as a command
@@ -122,6 +154,12 @@ pub fn redact_value(value: &mut Value) {
             for (name, field) in fields {
                 match field {
                     Value::String(text) if holds_secret(name, text) => MARK.clone_into(text),
+                    Value::Number(number) if is_secret_number(name, &number.to_string()) => {
+                        *field = MARK.into();
+                    }
+                    Value::Array(items) if is_secret_header(name) => {
+                        items.iter_mut().for_each(|item| *item = MARK.into());
+                    }
                     _ => redact_value(field),
                 }
             }
@@ -233,6 +271,51 @@ fn holds_secret(name: &str, value: &str) -> bool {
     is_secret_name(name) && is_secret_value(name, value)
 }
 
+/// Numbers under the name of a token are counts, or name the progress of a request.
+fn is_secret_number(name: &str, number: &str) -> bool {
+    holds_secret(name, number) && !name.to_ascii_lowercase().contains("token")
+}
+
+fn is_secret_header(name: &str) -> bool {
+    ["authorization", "cookie"].iter().any(|header| {
+        let begin = name.len().checked_sub(header.len());
+        begin.is_some_and(|begin| name.as_bytes()[begin..].eq_ignore_ascii_case(header.as_bytes()))
+    })
+}
+
+/// The cookies of sessions that web frameworks set: `PHPSESSID=…`.
+fn is_session_cookie(name: &str) -> bool {
+    const ENDS: [&str; 4] = ["sessionid", "sessid", "_session", "connect.sid"];
+    name.ends_with(['d', 'D', 'n', 'N']) && {
+        let lower = name.to_ascii_lowercase();
+        ENDS.iter().any(|end| lower.ends_with(end))
+    }
+}
+
+/// The signature of a URL that is a permission by itself: `?sig=…` of Azure, `X-Amz-Signature`.
+fn is_url_signature(name: &str) -> bool {
+    let last = name.rsplit('-').next().unwrap_or_default();
+    last.eq_ignore_ascii_case("sig") || last.eq_ignore_ascii_case("signature")
+}
+
+/// More than users and passwords have together.
+const USER_BYTES_MAX: usize = 512;
+
+/// Flags of curl and others whose value is `user:password`.
+fn is_user_flag(name: &str) -> bool {
+    matches!(name, "-u" | "-U" | "--user" | "--proxy-user")
+}
+
+/// The password in `user:password`. `1000:1000` and `node:node` are a user and a group, `host:/path` is a place.
+fn password_of_user(text: &str, value: Range<usize>) -> Option<Range<usize>> {
+    let (user, password) = text[value.clone()].split_once(':')?;
+    let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_group = user == password || (is_id(user) && is_id(password));
+    let is_place = password.starts_with(['/', '\\', '$']) || user.contains('/');
+    let is_secret = !user.is_empty() && !is_group && !is_place && is_secret_value("", password);
+    is_secret.then_some(value.start + user.len() + 1..value.end)
+}
+
 fn is_secret_value(name: &str, value: &str) -> bool {
     !is_count(name, value) && !PLAIN_VALUES.iter().any(|plain| plain.eq_ignore_ascii_case(value))
 }
@@ -247,6 +330,9 @@ fn is_count(name: &str, value: &str) -> bool {
 
 const COUNT_BYTES_MAX: usize = 12;
 
+/// A shorter one is no signature and no name of a session.
+const RANDOM_VALUE_BYTES_MIN: usize = 8;
+
 /// How a name is joined to its value.
 #[derive(Clone, Copy, PartialEq)]
 enum Joint {
@@ -260,10 +346,25 @@ fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
     for (run, joint, start) in joints(text) {
         let name = &text[run.clone()];
         // A name in a value that is a secret already is part of it.
-        if secrets.last().is_some_and(|last| run.start < last.end) || !may_be_secret(name) {
+        if secrets.last().is_some_and(|last| run.start < last.end) {
             continue;
         }
         let is_query = run.start > 0 && matches!(text.as_bytes()[run.start - 1], b'?' | b'&');
+        if !may_be_secret(name) {
+            let value = || value_at(text, start, joint, name, is_query);
+            let is_long = |value: &Range<usize>| value.len() >= RANDOM_VALUE_BYTES_MIN;
+            if is_user_flag(name) {
+                // A flag in the value of another: each is looked at for so long only.
+                let near = &text[..text.ceil_char_boundary(start + USER_BYTES_MAX)];
+                let value = value_at(near, start, joint, name, is_query);
+                secrets.extend(password_of_user(text, value));
+            } else if (is_query && is_url_signature(name))
+                || (joint == Joint::Equals && is_session_cookie(name))
+            {
+                secrets.extend(Some(value()).filter(is_long));
+            }
+            continue;
+        }
         // In what agents say are more counts of tokens than anything else.
         let near = &text[..text.ceil_char_boundary(start + COUNT_BYTES_MAX + 1)];
         let is_number = near.as_bytes().get(start).is_some_and(u8::is_ascii_digit);
@@ -311,8 +412,11 @@ fn joints(text: &str) -> impl Iterator<Item = (Range<usize>, Joint, usize)> {
         // `name=` may have nothing behind it, `name = ` has.
         let is_close = joint == Joint::Equals && bytes[at - 1] != b' ';
         let start = if is_close { at + 1 } else { skip(bytes, at + 1, is_space) };
-        let is_flag =
-            || !matches!(bytes.get(start), Some(b'-' | b'=')) && takes_secret(&text[name.clone()]);
+        let is_flag = || {
+            let flag = &text[name.clone()];
+            !matches!(bytes.get(start), Some(b'-' | b'='))
+                && (is_user_flag(flag) || takes_secret(flag))
+        };
         (joint != Joint::Space || is_flag()).then_some((name, joint, start))
     })
 }
@@ -329,14 +433,22 @@ fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) 
         return quote + 1..end - usize::from(is_escaped && end < bytes.len());
     }
     // These headers are secrets to the end of the line.
-    let is_header = joint == Joint::Colon
-        && ["authorization", "cookie"].iter().any(|h| name.to_ascii_lowercase().ends_with(h));
+    let is_header = joint == Joint::Colon && is_secret_header(name);
     let ends = |byte: u8| match byte {
         b'"' | b'\'' | b'`' | b'\n' | b'\r' => true,
         b'&' | b'#' => is_query,
         _ => byte.is_ascii_whitespace() && !is_header,
     };
-    start..skip(bytes, start, |b| !ends(b))
+    start..before_escape(bytes, start, skip(bytes, start, |b| !ends(b)))
+}
+
+/// Where a value ends that goes to `end`: the backslash of an escaped quote is not part of it, and without it what is
+/// left would not be JSON any more.
+fn before_escape(bytes: &[u8], start: usize, end: usize) -> usize {
+    match bytes.get(end) {
+        Some(b'"' | b'\'') => start.max(skip_back(bytes, end, |b| b == b'\\')),
+        _ => end,
+    }
 }
 
 /// `Bearer X` and `Basic X` wherever they stand, if X does not look like a word.
@@ -352,8 +464,8 @@ fn find_bearer(text: &str, secrets: &mut Vec<Range<usize>>) {
             continue;
         }
         let start = space + 1;
-        let end =
-            skip(bytes, start, |b| !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`'));
+        let in_value = |b: u8| !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`');
+        let end = before_escape(bytes, start, skip(bytes, start, in_value));
         let word = &bytes[start..end];
         let is_word = !word.iter().any(u8::is_ascii_digit)
             && !word.iter().skip(1).any(u8::is_ascii_uppercase);
@@ -397,10 +509,13 @@ impl KnownSecrets {
         };
         let mut values: Vec<String> = Vec::new();
         for value in variables.into_iter().filter_map(secret) {
-            // As it stands in JSON, where that is not the same.
-            let escaped = Value::from(value).to_string();
-            let escaped = escaped[1..escaped.len() - 1].to_owned();
-            values.extend([value.to_owned(), escaped]);
+            // As it stands in JSON, and in JSON that is a string in JSON, where that is not the same.
+            let escape = |text: &str| {
+                let quoted = Value::from(text).to_string();
+                quoted[1..quoted.len() - 1].to_owned()
+            };
+            let escaped = escape(value);
+            values.extend([value.to_owned(), escape(&escaped), escaped]);
         }
         // One that is a part of another must not spoil that.
         values.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
@@ -408,18 +523,56 @@ impl KnownSecrets {
         Self(values)
     }
 
-    /// Takes them, and all that looks like a secret, out of a text.
-    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// Takes them, and the secrets of this level, out of a text.
+    pub fn redact<'a>(&self, text: &'a str, level: Redaction) -> Cow<'a, str> {
+        match self.without_known(text) {
+            Cow::Borrowed(text) => redact(text, level),
+            Cow::Owned(text) => Cow::Owned(redact(&text, level).into_owned()),
+        }
+    }
+
+    /// The same for a line of a log. One that was JSON still is.
+    pub fn redact_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let redacted = self.redact(line, Redaction::Records);
+        let is_json = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+        // Few lines have secrets in them, and of those few are no longer JSON.
+        if matches!(redacted, Cow::Borrowed(_)) || is_json(&redacted) {
+            return redacted;
+        }
+        let Ok(mut value) = serde_json::from_str::<Value>(line) else { return redacted };
+        self.redact_known(&mut value);
+        redact_value(&mut value);
+        Cow::Owned(value.to_string())
+    }
+
+    fn redact_known(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(redacted) = self.without_known(text) {
+                    *text = redacted;
+                }
+            }
+            Value::Number(number) => {
+                if matches!(self.without_known(&number.to_string()), Cow::Owned(_)) {
+                    *value = MARK.into();
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_known(item)),
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|field| self.redact_known(field));
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut known = Cow::Borrowed(text);
         for value in &self.0 {
             if memchr::memmem::find(known.as_bytes(), value.as_bytes()).is_some() {
                 known = Cow::Owned(known.replace(value, MARK));
             }
         }
-        match known {
-            Cow::Borrowed(text) => redact_text(text),
-            Cow::Owned(text) => Cow::Owned(redact_text(&text).into_owned()),
-        }
+        known
     }
 }
 

@@ -27,7 +27,7 @@ keys! {
     /// The web pages that may ask over HTTP, beside those of this machine.
     ALLOWED_ORIGINS: Key<Vec<String>> = key("allowed_origins", Kind::Patterns)
         .example(r#"["https://app.example.com"]"#).or("this machine's own names");
-    /// Clients at once; more get an error.
+    /// Clients at once. For one more, an idle session of the same token ends; where there is none, it gets an error.
     CLIENTS_MAX: Setting<usize> = key("clients_max", Kind::Integer(1..=100_000)).default("1000");
     /// The largest request over HTTP; a larger one is refused.
     BODY_MAX: Setting<u64> = key("body_max", Kind::Size(1 << 10..=MESSAGE_BYTES_MAX as u64))

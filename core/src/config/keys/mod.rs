@@ -115,7 +115,7 @@ static TABLES: [Section; 6] = [
         rivals: &[&["command", "url"]],
         companions: &[
             ("url", &["headers", "sse"]),
-            ("command", &["args", "cwd", "env", "env_file", "watch"]),
+            ("command", &["args", "cwd", "env", "inherit_env", "env_file", "watch"]),
         ],
         ..section(
             "server.NAME",

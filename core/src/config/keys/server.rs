@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::config::key::*;
 use crate::config::kind::Kind;
+use crate::gateway::backend::{InheritedEnv, Pin};
 
 /// Whether clients share an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(in crate::config) enum ShareKind {
 
 words! {
     ShareKind { "all" => All, "per-client" => PerClient, }
+    InheritedEnv { "all" => All, "minimal" => Minimal, }
+    Pin { "off" => Off, "warn" => Warn, "block" => Block, }
 }
 
 keys! {
@@ -40,6 +43,10 @@ keys! {
     /// Variables that it gets on top of afresh's own and of `env_file`; variables are filled in, numbers and booleans
     /// count as text.
     ENV: Key<Pairs> = key("env", Kind::Variables).example(r#"{ API_KEY = "${API_KEY}" }"#);
+    /// Which of afresh's own variables it gets: `all` but those of `token_env`, or `minimal`: PATH, HOME, USER, LOGNAME,
+    /// SHELL, LANG, LANGUAGE, TERM, TMPDIR, TZ, PWD, LC_* and XDG_*, and what Windows needs.
+    INHERIT_ENV: Setting<InheritedEnv> = key("inherit_env", word::<InheritedEnv>())
+        .example(r#""minimal""#).default("all");
     /// A file of `NAME=value` lines, read at each start; a relative path counts from the workspace.
     ENV_FILE: Key<PathBuf> = key("env_file", Kind::Path).example(r#"".env""#);
     /// Files and folders whose changes restart it.
@@ -68,6 +75,10 @@ keys! {
         .example(r#""2m""#).default("0s");
     /// Calls that may be on their way at once; more get an error.
     IN_FLIGHT_MAX: Setting<usize> = key("in_flight_max", Kind::Integer(1..=65_536)).default("256");
+    /// What a change of its tools, prompts and instructions since their first use leads to: nothing, a warning, or that
+    /// what has changed is withheld until `afresh trust NAME` accepts it.
+    PIN: Key<Pin> = key("pin", word::<Pin>()).example(r#""block""#)
+        .or("`warn` with `url`, `off` with `command`");
     /// Whether there is such a server; `false` in your own file turns off a project's.
     ENABLED: Setting<bool> = key("enabled", Kind::Bool).default("true");
 }

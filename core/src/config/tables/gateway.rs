@@ -13,10 +13,13 @@ use crate::config::keys::{TableKind, gateway, server, token};
 use crate::config::setting_values::Values;
 use crate::config::{Config, Errors, FileKind};
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
-use crate::gateway::settings::{FrontSettings, Gateway};
+use crate::gateway::settings::{FrontAddress, FrontSettings, Gateway};
 use crate::gateway::variables::{ExpansionError, Style, VariableScope};
 use crate::limits::FRONT_SIGN_MIN;
 use crate::report::{ConfigError, ErrorKind};
+
+/// Where clients on this machine have the token of a gateway: no server needs it.
+const CLIENT_TOKEN_VARIABLE: &str = "AFRESH_GATEWAY_TOKEN";
 
 /// What the files do not say themselves.
 #[derive(Clone, Copy)]
@@ -72,8 +75,31 @@ impl Config {
                 ..front(own)
             },
             otlp: gateway::OTLP.find(&own),
+            own_variables: self.token_variables(),
+            untrusted: self.untrusted_names(&["server.", "gateway."]),
         };
         errors.or(gateway)
+    }
+
+    /// The names of what is not trusted and begins with one of these.
+    pub fn untrusted_names(&self, beginnings: &[&str]) -> Vec<String> {
+        let is_meant = |name: &String| beginnings.iter().any(|begin| name.starts_with(begin));
+        self.untrusted.iter().map(|request| request.name.clone()).filter(is_meant).collect()
+    }
+
+    /// Whether there is a server that is not turned off.
+    pub fn has_servers(&self) -> bool {
+        servers(&self.tables).any(|table| server::ENABLED.get(table))
+    }
+
+    /// The files of variables that the project's file gives to servers, with the name of each server.
+    pub fn project_env_files(&self) -> Vec<(String, PathBuf)> {
+        let file = |table: &Table| {
+            let entry = table.entry(&server::ENV_FILE.field)?;
+            let path = server::ENV_FILE.find(table)?;
+            (entry.from == FileKind::Workspace).then(|| (table.name.clone(), path))
+        };
+        servers(&self.tables).filter(|table| server::ENABLED.get(*table)).filter_map(file).collect()
     }
 
     /// The files that hold tokens of the gateway, as they are written; a relative path counts from the
@@ -81,11 +107,34 @@ impl Config {
     pub fn token_files(&self) -> Vec<PathBuf> {
         tokens(&self.tables).filter_map(|table| token::TOKEN_FILE.find(table)).collect()
     }
+
+    /// The variables that hold tokens of the gateway, be they of tables that are not trusted.
+    fn token_variables(&self) -> Vec<String> {
+        let own = tokens(&self.tables).filter_map(|table| token::TOKEN_ENV.find(table));
+        let withheld = self.untrusted.iter().flat_map(|request| &request.lines);
+        let withheld = withheld.filter_map(|line| {
+            let value = line.strip_prefix(token::TOKEN_ENV.field.key)?.strip_prefix(" = ")?;
+            serde_json::from_str(value).ok()
+        });
+        own.chain(withheld).chain([CLIENT_TOKEN_VARIABLE.to_owned()]).collect()
+    }
+
+    /// What is wrong where git tracks the project's file: each token that stands in it.
+    pub fn tracked_tokens(&self) -> Vec<ConfigError> {
+        let given = tokens(&self.tables).filter_map(|table| table.entry(&token::TOKEN.field));
+        let given = given.filter(|entry| entry.from == FileKind::Workspace);
+        let error = |entry: &TableEntry| {
+            let message = "`token` stands in a file that git tracks, so that all who have the repository know it";
+            let hint = "write a new one into a file that git ignores, and name that by `token_file`, or use `token_env`";
+            entry.place.error(ErrorKind::BadValue, message.to_owned(), hint.to_owned())
+        };
+        given.map(error).collect()
+    }
 }
 
 fn front(table: Option<&Table>) -> FrontSettings {
     FrontSettings {
-        http: gateway::HTTP.find(&table),
+        http: gateway::HTTP.find(&table).map(FrontAddress::Port),
         allowed_hosts: gateway::ALLOWED_HOSTS.find(&table).unwrap_or_default(),
         allowed_origins: gateway::ALLOWED_ORIGINS.find(&table).unwrap_or_default(),
         clients_max: gateway::CLIENTS_MAX.get(&table),
@@ -94,6 +143,7 @@ fn front(table: Option<&Table>) -> FrontSettings {
         session_idle: gateway::SESSION_IDLE.get(&table),
         keep_alive: gateway::KEEP_ALIVE.find(&table).flatten().map(|time| time.max(FRONT_SIGN_MIN)),
         tokens: Vec::new(),
+        token_file: None,
     }
 }
 
@@ -162,6 +212,7 @@ impl ServerMaker<'_> {
         };
         Some(Backend {
             name: table.name.clone(),
+            pin: server::PIN.find(table).unwrap_or_else(|| transport.usual_pin()),
             transport,
             prefix: match server::PREFIX.find(table).as_deref() {
                 None => Prefix::Name,
@@ -190,6 +241,7 @@ impl ServerMaker<'_> {
             command: [command, args?].concat(),
             cwd: server::CWD.find(self.table),
             env: env?,
+            inherit_env: server::INHERIT_ENV.get(self.table),
             env_file: server::ENV_FILE.find(self.table),
             watch: watch.into_iter().map(Into::into).collect(),
             ..with_own(self.table, defaults).stdio()

@@ -10,12 +10,14 @@ mod merge_files;
 mod read;
 mod services;
 mod tokens;
+mod withhold;
 
 use std::collections::BTreeMap;
 
 pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::ExternalValues;
 pub(super) use self::merge_files::overlay;
+pub(super) use self::withhold::{forget_rests, withhold};
 
 use super::key::{Field, Key, Lookup, Pairs};
 use super::keys::TableKind;
@@ -47,6 +49,14 @@ struct TableEntry {
     value: Value,
     place: Location,
     from: FileKind,
+}
+
+impl Table {
+    /// The values that the project's file gives: key, value and place.
+    pub(super) fn project_values(&self) -> impl Iterator<Item = (&str, &Value, &Location)> {
+        let entries = self.entries.iter().filter(|entry| entry.from == FileKind::Workspace);
+        entries.map(|entry| (entry.path.as_str(), &entry.value, &entry.place))
+    }
 }
 
 impl Lookup for Table {
@@ -105,14 +115,16 @@ pub(super) fn is_under(path: &str, key: &str) -> bool {
     path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Makes services and hooks, or says all that is wrong.
+/// Makes services and hooks of the tables that count, or says all that is wrong. What is about the gateway is checked
+/// in all tables: a token may be for a server that is not trusted yet.
 pub(super) fn make(
     tables: &[Table],
+    all: &[Table],
     values: &Values,
 ) -> Result<(Vec<ServiceDefinition>, Vec<HookDefinition>), Vec<ConfigError>> {
     let mut errors = Errors::default();
     let of_kind = |kind| tables.iter().filter(move |table| table.kind == kind);
-    check_counts(tables, &mut errors);
+    check_counts(all, &mut errors);
     let (mut services, mut hooks) = (Vec::new(), Vec::new());
     let mut defined = Vec::new();
     for table in of_kind(TableKind::Opencode) {
@@ -152,7 +164,7 @@ pub(super) fn make(
             Err(error) => errors.push(*error),
         }
     }
-    gateway::check_gateway(tables, values, &mut errors);
+    gateway::check_gateway(all, values, &mut errors);
     errors.or((services, hooks))
 }
 

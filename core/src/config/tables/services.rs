@@ -70,7 +70,7 @@ pub(super) fn with_own(table: &Table, defaults: &Values) -> Values {
     for field in table.kind.settings() {
         if let Some(entry) = table.entry(field) {
             let (value, place) = (entry.value.clone(), entry.place.clone());
-            values.put(field, SourcedValue { value, place });
+            values.put(field, SourcedValue { value, place, from: Some(entry.from) });
         }
     }
     values

@@ -17,7 +17,7 @@ pub(super) fn tokens(tables: &[Table]) -> impl Iterator<Item = &Table> {
 }
 
 /// Where the secret of a token is.
-fn secret_entry(table: &Table) -> Option<&TableEntry> {
+pub(super) fn secret_entry(table: &Table) -> Option<&TableEntry> {
     let keys = [&token::TOKEN.field, &token::TOKEN_ENV.field, &token::TOKEN_FILE.field];
     keys.into_iter().find_map(|key| table.entry(key))
 }

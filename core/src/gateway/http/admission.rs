@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::{HttpRefusal, PARSE_ERROR};
 use crate::base64;
 use crate::gateway::access_patterns::Access;
-use crate::gateway::settings::{FrontSettings, Token};
+use crate::gateway::settings::{FrontAddress, FrontSettings, Token};
 use crate::http_access::{AccessDenied, AllowedCallers, Caller, bearer, is_same};
 use crate::limits::FRONT_BATCH_MAX;
 use crate::mcp::envelope::{Id, Message, Params, look};
@@ -85,20 +85,25 @@ pub(super) fn is_modern(version: &str) -> bool {
 pub struct Gate {
     /// `Host` and `Origin` of requests.
     pub callers: AllowedCallers,
+    /// Requests come over a Unix socket, to which no page and no name of a host leads.
+    is_socket: bool,
     tokens: Tokens,
     /// A longer body is refused.
     pub body_bytes_max: u64,
 }
 
 impl Gate {
-    /// The gate of this port, which is known once it is bound.
+    /// The gate of this port, which is known once it is bound; 0 for a socket.
     pub fn new(settings: &FrontSettings, port: u16) -> Self {
+        let listens_at = settings.http.as_ref().and_then(FrontAddress::port);
         let mut callers = AllowedCallers::of_port(port);
-        if let Some(mut address) = settings.http.filter(|address| !address.ip().is_unspecified()) {
+        let is_socket = matches!(settings.http, Some(FrontAddress::Socket(_)));
+        if let Some(mut address) = listens_at.filter(|address| !address.ip().is_unspecified()) {
             address.set_port(port);
             callers.own_hosts.push(address.to_string());
         }
-        Self { callers, tokens: Tokens::default(), body_bytes_max: 0 }.renewed(settings)
+        let tokens = Tokens::default();
+        Self { callers, is_socket, tokens, body_bytes_max: 0 }.renewed(settings)
     }
 
     /// The same gate with other settings. Its address stays: it is bound.
@@ -112,7 +117,8 @@ impl Gate {
             hosts: lower(&settings.allowed_hosts),
             origins: lower(&settings.allowed_origins),
         };
-        Self { callers, tokens, body_bytes_max: settings.body_bytes_max }
+        let (is_socket, body_bytes_max) = (self.is_socket, settings.body_bytes_max);
+        Self { callers, is_socket, tokens, body_bytes_max }
     }
 
     /// The rejection of a body that is too long.
@@ -131,7 +137,8 @@ impl Gate {
             "/health" => return Err(HttpRefusal::method("GET")),
             _ => {}
         }
-        self.callers.admit(head.caller).map_err(|denied| {
+        let admitted = if self.is_socket { Ok(()) } else { self.callers.admit(head.caller) };
+        admitted.map_err(|denied| {
             HttpRefusal::new(
                 403,
                 match denied {
@@ -171,6 +178,12 @@ impl Gate {
             HttpRefusal::new(401, "a token is needed: `Authorization: Bearer TOKEN`")
         })?;
         self.tokens.number(given).map(Some).ok_or_else(HttpRefusal::unknown_token)
+    }
+
+    /// The name of a request's token, where it has one that is known.
+    pub fn token_name(&self, authorization: Option<&str>) -> Option<String> {
+        let number = self.tokens.number(bearer(authorization)?);
+        number.and_then(|number| self.tokens.access(Some(number))).map(|access| access.name)
     }
 
     fn admit_body(&self, head: &Head<'_>) -> Result<(), HttpRefusal> {
@@ -223,6 +236,16 @@ impl Tokens {
             self.next = self.next.max(number + 1);
             self.all.push((number, token.clone()));
         }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The numbers of all.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.all.iter().map(|(number, _)| *number)
     }
 
     /// Whether no token is needed.
@@ -280,14 +303,13 @@ impl PostBody {
         json::flatten(line);
         let line = &*line;
         let header_is_modern = head.version.is_some_and(is_modern);
+        // Servers may read something else in what is none, or end.
+        if !json::is_valid(line) {
+            let refusal = HttpRefusal::new(400, "the body is not JSON");
+            return Err(HttpRefusal { code: PARSE_ERROR, ..refusal });
+        }
         match look(line) {
-            None if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() => {
-                Err(HttpRefusal::new(400, "the body is no message of JSON-RPC"))
-            }
-            None => {
-                let refusal = HttpRefusal::new(400, "the body is not JSON");
-                Err(HttpRefusal { code: PARSE_ERROR, ..refusal })
-            }
+            None => Err(HttpRefusal::new(400, "the body is no message of JSON-RPC")),
             Some(Message::Invalid { id }) => {
                 Err(HttpRefusal::new(400, "the body is no request: it has no proper method or id")
                     .of(&id))
@@ -356,14 +378,16 @@ fn legacy(head: &Head<'_>, id: Option<&Id>) -> Result<(), HttpRefusal> {
 
 /// A batch, with its requests.
 fn batch(line: &[u8]) -> Result<PostBody, HttpRefusal> {
-    let elements = json::elements(line).unwrap_or_default();
-    if elements.is_empty() {
+    let mut count = 0_usize;
+    json::each_element(line, |_| count += 1);
+    if count == 0 {
         return Err(HttpRefusal::new(400, "the batch is empty"));
     }
-    if elements.len() > FRONT_BATCH_MAX {
+    if count > FRONT_BATCH_MAX {
         let what = format!("the batch has more than {FRONT_BATCH_MAX} messages; send less at once");
         return Err(HttpRefusal::new(413, what));
     }
+    let elements = json::elements(line).unwrap_or_default();
     let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
     let mut ids = Vec::new();
     for element in elements {

@@ -81,6 +81,11 @@ impl FrontClient {
         self.streams.values().map(|stream| stream.owed.len()).sum()
     }
 
+    /// Whether it has a connection open.
+    pub(super) fn is_connected(&self) -> bool {
+        self.streams.values().any(|stream| stream.connection.is_some())
+    }
+
     /// What is kept for it.
     pub(super) fn kept_bytes(&self) -> usize {
         self.streams.values().map(|stream| stream.kept_bytes).sum()
@@ -137,6 +142,14 @@ impl MessageStream {
         while self.kept.len() > 1 {
             self.drop_oldest();
         }
+    }
+
+    /// Forgets all events; true where one of them was never written.
+    pub(super) fn keep_none(&mut self) -> bool {
+        let is_lost = self.kept.back().is_some_and(|(number, _)| *number > self.written);
+        self.kept.clear();
+        self.kept_bytes = 0;
+        is_lost
     }
 
     /// The events after one, as far as they are kept.

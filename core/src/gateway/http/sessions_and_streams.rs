@@ -11,15 +11,17 @@ use super::admission::{PostBody, Tokens};
 use super::client_state::{
     Caller, Callers, FrontClient, MessageStream, STANDALONE, SessionId, event, parse_event_id,
 };
+use super::unread_budget::Unread;
 use super::{FrontEffect, FrontInput, FrontRequest, HttpExchange, HttpRefusal, RequestKind};
 use crate::gateway::access_patterns::Access;
 use crate::gateway::settings::FrontSettings;
 use crate::gateway::{ClientId, Input};
 use crate::limits::{
     FRONT_ENDED_MAX, FRONT_KEPT_ALL_BYTES_MAX, FRONT_QUIET_MAX, FRONT_REQUESTS_MAX,
+    FRONT_RESERVED_PART, FRONT_SHORT_BYTES,
 };
 use crate::mcp::envelope::{Id, Message, look};
-use crate::mcp::json;
+use crate::mcp::{json, responses};
 use crate::time::Time;
 
 /// The machine.
@@ -31,6 +33,8 @@ pub struct Front {
     sign_at: Option<Time>,
     pub(super) clients: BTreeMap<ClientId, FrontClient>,
     pub(super) last_client: u64,
+    /// How many of them each token has.
+    by_token: BTreeMap<Option<usize>, usize>,
     sessions: BTreeMap<SessionId, ClientId>,
     exchanges: BTreeMap<HttpExchange, (ClientId, u64)>,
     callers: Callers,
@@ -41,6 +45,7 @@ pub struct Front {
     /// Streams that have ended and are kept, the oldest first.
     ended: VecDeque<(ClientId, u64)>,
     pub(super) kept_bytes: usize,
+    unread: Unread,
     effects: Vec<FrontEffect>,
 }
 
@@ -64,6 +69,8 @@ impl Front {
             FrontInput::Gone(exchange) => drop(self.gone(now, exchange)),
             FrontInput::Slow(exchange) => self.slow(now, exchange),
             FrontInput::Told { client, line, about } => self.told(client, line, about.as_ref()),
+            FrontInput::Sent(sent) => self.unread.add(sent.token, sent.exchange, sent.bytes),
+            FrontInput::Written(sent) => self.unread.remove(sent.token, sent.exchange, sent.bytes),
             FrontInput::Configured(settings) => self.configure(now, &settings),
             FrontInput::Wakeup => self.wakeup(now),
             FrontInput::Close => self.close(),
@@ -84,6 +91,11 @@ impl Front {
         // Numbers and moments go up together, but for some that overtook others.
         let quiet = self.quiet.values().next().copied();
         idle.into_iter().chain(quiet).chain(self.sign_at).min()
+    }
+
+    /// Whether a message of this length may wait for a client of this token; else its connection is closed.
+    pub fn has_room(&self, token: Option<usize>, bytes: usize) -> bool {
+        self.unread.admits(token, bytes)
     }
 
     fn asked(&mut self, now: Time, asked: FrontRequest) -> Result<(), HttpRefusal> {
@@ -192,13 +204,17 @@ impl Front {
         (token, access): (Option<usize>, Access),
         id: &Id,
     ) -> Result<ClientId, HttpRefusal> {
-        if self.clients.len() >= self.settings.clients_max {
-            let what =
-                format!("there are {} clients, and no room for more", self.settings.clients_max);
-            return Err(HttpRefusal::new(503, what).of(id));
+        while !self.has_place(token) {
+            let Some(idle) = self.oldest_idle(token) else {
+                let max = self.settings.clients_max;
+                let what = format!("there are {max} clients, and no room for more");
+                return Err(HttpRefusal::new(503, what).of(id));
+            };
+            self.remove(idle, &HttpRefusal::no_session());
         }
         self.last_client += 1;
         let client = ClientId(self.last_client);
+        *self.by_token.entry(token).or_default() += 1;
         let its = FrontClient { session, token, used_at: now, ..FrontClient::default() };
         self.clients.insert(client, its);
         if let Some(session) = session {
@@ -207,6 +223,28 @@ impl Front {
         }
         self.effects.push(FrontEffect::Hub(Input::Joined { client, access }));
         Ok(client)
+    }
+
+    /// Whether there is a place for one more client of a token: one of its own, or one that is kept for no other token.
+    fn has_place(&self, token: Option<usize>) -> bool {
+        let (all, max) = (self.clients.len(), self.settings.clients_max);
+        let part = max / FRONT_RESERVED_PART / self.tokens.count().max(1);
+        let free = |token: Option<usize>| {
+            part.saturating_sub(self.by_token.get(&token).copied().unwrap_or(0))
+        };
+        if all < max / FRONT_RESERVED_PART || free(token) > 0 {
+            return all < max;
+        }
+        let kept: usize = self.tokens.numbers().map(|other| free(Some(other))).sum();
+        all + kept < max
+    }
+
+    /// The session of a token that was used longest ago and has no connection: one without requests first.
+    fn oldest_idle(&self, token: Option<usize>) -> Option<ClientId> {
+        let is_idle =
+            |its: &FrontClient| its.token == token && its.session.is_some() && !its.is_connected();
+        let idle = self.clients.iter().filter(|(_, its)| is_idle(its));
+        idle.min_by_key(|(_, its)| (its.owed() > 0, its.used_at)).map(|(client, _)| *client)
     }
 
     /// Whether a session may ask this besides.
@@ -340,6 +378,14 @@ impl Front {
             None => STANDALONE,
         };
         let stream = its.streams.entry(number).or_default();
+        let (line, is_error) = match stream.connection {
+            Some(exchange)
+                if is_answer && !self.unread.admits_answer(its.token, exchange, line.len()) =>
+            {
+                (unread(&answered), true)
+            }
+            _ => (line, is_error),
+        };
         stream.owed.retain(|id| !answered.contains(id));
         let is_last = is_answer && number != STANDALONE && stream.owed.is_empty();
         if is_last && !its.is_open && its.session.is_some() {
@@ -415,29 +461,40 @@ impl Front {
             self.effects.push(FrontEffect::Write { exchange, event });
         }
         self.kept_bytes = self.kept_bytes + stream.kept_bytes - before;
-        if unseen > 0 && !std::mem::replace(&mut its.is_loss_told, true) {
+        let is_lost = self.make_room(client, number) || unseen > 0;
+        let Some(its) = self.clients.get_mut(&client) else { return };
+        if is_lost && !std::mem::replace(&mut its.is_loss_told, true) {
             let name = name_of(client, its, &self.tokens);
             let what = format!("{name} does not listen: messages for it are lost");
             self.effects.push(FrontEffect::Log(what));
         }
-        self.make_room(client, number);
     }
 
-    /// Forgets what was kept first, where it is too much for all.
-    fn make_room(&mut self, client: ClientId, number: u64) {
+    /// Forgets what was kept first, where it is too much for all; true where that was never written.
+    fn make_room(&mut self, client: ClientId, number: u64) -> bool {
         while self.kept_bytes > FRONT_KEPT_ALL_BYTES_MAX || self.ended.len() > FRONT_ENDED_MAX {
             let Some((client, number)) = self.ended.pop_front() else { break };
             let Some(its) = self.clients.get_mut(&client) else { continue };
             let stream = its.streams.remove(&number);
             self.kept_bytes -= stream.map_or(0, |stream| stream.kept_bytes);
         }
-        if self.kept_bytes > FRONT_KEPT_ALL_BYTES_MAX {
+        let mut is_lost = false;
+        for keeps_last in [true, false] {
             let its = self.clients.get_mut(&client);
-            let Some(stream) = its.and_then(|its| its.streams.get_mut(&number)) else { return };
+            let stream = its.and_then(|its| its.streams.get_mut(&number));
+            let Some(stream) = stream.filter(|_| self.kept_bytes > FRONT_KEPT_ALL_BYTES_MAX) else {
+                break;
+            };
             let before = stream.kept_bytes;
-            stream.keep_last();
+            match keeps_last {
+                true => stream.keep_last(),
+                // What is short is kept: requests in flight bound how many there are.
+                false if before <= FRONT_SHORT_BYTES => {}
+                false => is_lost = stream.keep_none(),
+            }
             self.kept_bytes = self.kept_bytes + stream.kept_bytes - before;
         }
+        is_lost
     }
 
     /// A stream has all that it will ever have.
@@ -499,6 +556,10 @@ impl Front {
     /// Ends a client, and tells those who wait for something of it.
     fn remove(&mut self, client: ClientId, refusal: &HttpRefusal) {
         let Some(its) = self.clients.remove(&client) else { return };
+        if let Some(count) = self.by_token.get_mut(&its.token) {
+            *count -= 1;
+        }
+        self.by_token.retain(|_, count| *count > 0);
         self.kept_bytes -= its.kept_bytes();
         if let Some(name) = its.session {
             self.sessions.remove(&name);
@@ -526,8 +587,7 @@ impl Front {
         while let Some((at, client)) = self.idle.first().copied().filter(|(at, _)| *at <= now) {
             self.idle.remove(&(at, client));
             let Some(its) = self.clients.get(&client) else { continue };
-            let is_connected = its.streams.values().any(|stream| stream.connection.is_some());
-            let used_at = if is_connected { now } else { its.used_at };
+            let used_at = if its.is_connected() { now } else { its.used_at };
             match used_at + self.settings.session_idle {
                 until if until <= now => self.remove(client, &HttpRefusal::no_session()),
                 until => self.look_later(until, client),
@@ -565,6 +625,16 @@ impl Front {
             self.remove(client, &HttpRefusal::new(503, "the gateway ends"));
         }
         self.sign_at = None;
+    }
+}
+
+/// The answer to requests in the place of one for which there is no room.
+fn unread(ids: &[Id]) -> Vec<u8> {
+    let why = "server busy: answers not read; this one was dropped, after the request was done; read the others first";
+    let errors = ids.iter().map(|id| responses::failure(id, -32603, "server_busy", true, why));
+    match ids {
+        [_] => errors.flatten().collect(),
+        _ => [b"[", errors.collect::<Vec<_>>().join(&b',').as_slice(), b"]"].concat(),
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) fn settings() -> FrontSettings {
         http: Some("127.0.0.1:8808".parse().unwrap()),
         allowed_hosts: vec!["mcp.example".to_owned(), "Other.example:8443".to_owned()],
         allowed_origins: vec!["https://chat.example".to_owned()],
+        token_file: None,
         tokens: vec![
             Token {
                 secret: "first-secret".to_owned(),
@@ -416,6 +417,8 @@ fn bounds_are_kept() {
         assert_eq!(refused(&world.post(Some(&name), PostBody::one(Vec::new()))), wanted);
     }
     world.pass(Duration::from_secs(1));
+    // One that is not used would make room.
+    world.get(&name, None);
     let full = world.post(None, PostBody::Initialize(id("1")));
     assert_eq!(refused(&full), Some(503), "three are there: {full:?}");
 
@@ -645,18 +648,106 @@ fn all_that_is_kept_is_bounded() {
     let last = &*last;
     assert_eq!(refused(&world.get(first, Some("2-0"))), Some(400), "the oldest are forgotten");
     assert!(written(&world.get(last, Some("2-0")), world.exchange).len() > FRONT_KEPT_BYTES_MAX);
-    for (_, client) in sessions {
-        world.tell(client, &answer.replace("\"id\"", "\"x\"").replace("result", "method"), None);
+    for (_, client) in &sessions {
+        world.tell(*client, &answer.replace("\"id\"", "\"x\"").replace("result", "method"), None);
+        assert!(world.front.kept_bytes <= FRONT_KEPT_ALL_BYTES_MAX);
     }
-    assert!(
-        world.front.kept_bytes <= FRONT_KEPT_ALL_BYTES_MAX + 1_500 * (FRONT_KEPT_BYTES_MAX + 100)
-    );
-    // There is no room: each keeps only the last that it is told.
+    // There is no room: each keeps only the last that it is told, and that only where it is short.
+    world.front.kept_bytes += FRONT_KEPT_ALL_BYTES_MAX;
     for _ in 0..3 {
         world.tell(last_client, NOTE, None);
     }
     let got = world.get(last, None);
     assert_eq!(written(&got, world.exchange).matches("event: message").count(), 1);
+}
+
+#[test]
+fn answers_that_are_not_read_are_replaced_by_errors() {
+    let mut world = World::new(|_| {});
+    let (name, client) = world.session();
+    let sent = |exchange: u64, token, bytes| SentMessage {
+        token: Some(token),
+        exchange: HttpExchange(exchange),
+        bytes,
+    };
+    let body = |effects: &[FrontEffect]| match effects {
+        [FrontEffect::Answer { body: Some(body), status: 200, .. }] => {
+            serde_json::from_slice::<Value>(body).unwrap()
+        }
+        other => panic!("{other:?}"),
+    };
+    let long = format!(r#"{{"id":1,"result":"{}"}}"#, "x".repeat(2_000));
+    let full = sent(99, 0, FRONT_UNREAD_TOKEN_BYTES_MAX - 2 * FRONT_UNREAD_EACH_BYTES);
+    world.front.handle(world.now, FrontInput::Sent(full));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
+    let error = body(&world.tell(client, &long, Some("1")));
+    assert_eq!(
+        (&error["id"], &error["error"]["data"]["reason"]),
+        (&json!(1), &json!("server_busy"))
+    );
+    // What is short finds room, and so does another token.
+    world.post(Some(&name), PostBody::one(vec![id("2")]));
+    assert_eq!(body(&world.tell(client, r#"{"id":2,"result":5}"#, Some("2")))["result"], 5);
+    assert!(world.front.has_room(Some(1), 2_000) && !world.front.has_room(Some(0), 2_000));
+    // One after the other is read.
+    world.front.handle(world.now, FrontInput::Written(full));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
+    assert!(body(&world.tell(client, &long, Some("1")))["result"].is_string());
+
+    // In a stream, one connection has a bound of its own; each request is answered.
+    world.post(Some(&name), PostBody::one(vec![id("1"), id("2"), id("3")]));
+    let exchange = world.exchange;
+    world.tell(client, &long, Some("1"));
+    let full = sent(exchange, 0, FRONT_UNREAD_BYTES_MAX);
+    world.front.handle(world.now, FrontInput::Sent(full));
+    let told = world.tell(client, &long.replace("\"id\":1", "\"id\":2"), Some("2"));
+    assert!(written(&told, exchange).contains("server busy: answers not read"), "{told:?}");
+    let both = world.tell(client, r#"{"id":3,"result":{}}"#, Some("3"));
+    assert_eq!(both.last(), Some(&FrontEffect::End { exchange: HttpExchange(exchange) }));
+}
+
+#[test]
+fn a_token_has_its_part_of_the_places_and_its_oldest_idle_session_makes_room() {
+    let mut world = World::new(|settings| settings.clients_max = 8);
+    let open = |world: &mut World, token: usize| {
+        let number = world.exchange as u8 + 1;
+        let new = SessionId([number; 16]);
+        let post = PostBody::Initialize(id("0"));
+        let begun = world.ask_as(token, None, RequestKind::Post { line: Vec::new(), post, new });
+        if let Some(status) = refused(&begun) {
+            return Err(status);
+        }
+        world.now = world.now + Duration::from_millis(1);
+        let client = world.front.last_client;
+        world.tell(client, r#"{"id":0,"result":{}}"#, Some("0"));
+        Ok(new.to_string())
+    };
+    let is_there = |world: &mut World, token: usize, name: &str| {
+        let post = PostBody::one(Vec::new());
+        let ask = RequestKind::Post { line: Vec::new(), post, new: SessionId([0; 16]) };
+        refused(&world.ask_as(token, Some(name), ask)).is_none()
+    };
+    let other = open(&mut world, 1).unwrap();
+    let first: Vec<String> = (0..9).map(|_| open(&mut world, 0).unwrap()).collect();
+    // Two places are the other token's, of which it uses one; the others are there for all.
+    assert_eq!(world.front.clients.len(), 7);
+    let there: Vec<bool> = first.iter().map(|name| is_there(&mut world, 0, name)).collect();
+    assert_eq!(there, [false, false, false, true, true, true, true, true, true]);
+    // Its part is there for it alone; beyond it, each makes room for itself.
+    let more = open(&mut world, 1).unwrap();
+    assert_eq!(world.front.clients.len(), 8);
+    world.get(&first[3], None);
+    let third = open(&mut world, 1).unwrap();
+    assert!(!is_there(&mut world, 1, &other) && is_there(&mut world, 1, &more));
+    assert!(is_there(&mut world, 1, &third));
+    assert!(first[3..].iter().all(|name| is_there(&mut world, 0, name)), "never another token's");
+    // Those that are connected make no room.
+    for name in &first[4..] {
+        world.get(name, None);
+    }
+    assert_eq!(open(&mut world, 0), Err(503));
+    world.gone(world.exchange - 1);
+    assert!(open(&mut world, 0).is_ok() && !is_there(&mut world, 0, &first[8]));
 }
 
 #[test]

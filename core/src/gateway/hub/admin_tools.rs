@@ -7,11 +7,15 @@ use super::Settings;
 use super::backends::{BackendSlot, Backends};
 use super::client_lists::ClientView;
 use super::tool_search::{CALL, FIND, search_definitions};
+use crate::gateway::access_patterns::Access;
 use crate::gateway::backend::Expose;
+use crate::gateway::exposed_names;
+use crate::gateway::pins::{Section, listed};
 use crate::mcp::envelope::param;
 use crate::mcp::{AdminTool, Kind, ToolResult, definition, json as raw};
 use crate::service::State;
 use crate::time::Time;
+use crate::trust::untrusted_note;
 
 /// A tool of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +29,13 @@ impl Backends {
     /// Whether a tool's name is one of the gateway's own: then no server's tool has it, for any client.
     pub(super) fn reserves(&self, name: &str) -> bool {
         let Settings { expose, admin_tools, .. } = self.settings;
-        let is_admin = || AdminTool::of_name(name).is_some();
-        match name {
-            FIND | CALL => expose == Expose::Search,
-            _ => admin_tools && is_admin() && self.slots.iter().any(BackendSlot::is_managed),
+        let has_managed = || self.slots.iter().any(BackendSlot::is_managed);
+        match (name, AdminTool::of_name(name)) {
+            (FIND | CALL, _) => expose == Expose::Search,
+            (_, None) => false,
+            // It says what is not trusted, where there is nothing else.
+            (_, Some(AdminTool::Status)) if !self.untrusted.is_empty() => admin_tools,
+            (_, Some(_)) => admin_tools && has_managed(),
         }
     }
 }
@@ -43,9 +50,25 @@ impl ClientView<'_> {
             FIND => Some(GatewayTool::Find),
             CALL => Some(GatewayTool::Call),
             _ if !self.session.access.has_tool(name) => None,
-            _ if !self.slots().any(|slot| self.backends.slots[slot].is_managed()) => None,
-            _ => AdminTool::of_name(name).map(GatewayTool::Admin),
+            _ => {
+                let is_managed = |slot: usize| self.backends.slots[slot].is_managed();
+                let tool = AdminTool::of_name(name)?;
+                (self.slots().any(is_managed) || self.has_status_alone(tool))
+                    .then_some(GatewayTool::Admin(tool))
+            }
         }
+    }
+
+    /// Whether it has a tool although there is no server to be managed: there are some that are not trusted.
+    fn has_status_alone(self, tool: AdminTool) -> bool {
+        tool == AdminTool::Status && self.untrusted_note().is_some()
+    }
+
+    /// What it is told of servers that are not trusted; nothing where its token opens only some servers.
+    pub(super) fn untrusted_note(self) -> Option<String> {
+        let Access { servers, tools, .. } = &self.session.access;
+        let opens_all = servers.is_none() && tools.is_none();
+        untrusted_note(&self.backends.untrusted).filter(|_| opens_all)
     }
 
     /// The definitions of the gateway's tools, as the client sees them in its list.
@@ -60,9 +83,10 @@ impl ClientView<'_> {
             .filter(|slot| slot.is_managed())
             .map(|slot| slot.name())
             .collect();
-        if self.backends.settings.admin_tools && !names.is_empty() {
+        if self.backends.settings.admin_tools {
             let tools = AdminTool::ALL.into_iter();
             let tools = tools.filter(|tool| self.session.access.has_tool(tool.name()));
+            let tools = tools.filter(|tool| !names.is_empty() || self.has_status_alone(*tool));
             all.extend(tools.map(|tool| admin_definition(tool, &names)));
         }
         all
@@ -87,6 +111,17 @@ impl ClientView<'_> {
         Ok(slot)
     }
 
+    /// What it may use of a server and has changed since it was pinned, in words.
+    fn changed_since_pinned(self, slot: usize) -> Vec<String> {
+        let backend = &self.backends.slots[slot].backend;
+        let mut changed = self.backends.changed_since_pinned(slot);
+        changed.retain(|(section, own)| {
+            let name = exposed_names::exposed(backend, Kind::Tools, own);
+            *section != Section::Tools || self.session.access.has_tool(&name)
+        });
+        changed.into_iter().map(|(section, own)| section.item(own)).collect()
+    }
+
     /// The state of all its servers.
     pub(super) fn status(self, now: Time) -> ToolResult {
         let mut text = String::new();
@@ -104,18 +139,36 @@ impl ClientView<'_> {
             let calls = link.map_or(0, |link| link.calls.in_flight);
             text.push_str(&format!("{name}: {word}, {tools} tools, {calls} calls in flight"));
             text.push_str(&why.as_ref().map_or_else(String::new, |why| format!(" ({why})")));
+            let mut data = json!({"server": name, "state": word, "tools": tools, "in_flight": calls, "why": why});
+            let changed = self.changed_since_pinned(slot);
+            if !changed.is_empty() {
+                let names = listed(&changed);
+                text.push_str(&format!(
+                    "; tools changed since pinned: {names}; `afresh trust {name}` shows how"
+                ));
+                data["changed_since_pinned"] = changed.into();
+            }
             text.push('\n');
-            all.push(json!({"server": name, "state": word, "tools": tools, "in_flight": calls, "why": why}));
+            all.push(data);
         }
-        let data = Some(json!({"servers": all}));
+        let mut data = json!({"servers": all});
+        if let Some(note) = self.untrusted_note() {
+            text.push_str(&note);
+            data["not_trusted"] = json!(self.backends.untrusted);
+        }
+        let data = Some(data);
         ToolResult { text: text.trim_end().to_owned(), data, is_error: false }
     }
 }
 
 fn admin_definition(tool: AdminTool, servers: &[&str]) -> Value {
     let text = |text: &str| json!({"type": "string", "description": text});
-    let mut properties =
-        json!({"server": {"type": "string", "enum": servers, "description": "Which server."}});
+    let mut properties = match servers {
+        [] => json!({}),
+        servers => {
+            json!({"server": {"type": "string", "enum": servers, "description": "Which server."}})
+        }
+    };
     let (description, required): (_, &[&str]) = match tool {
         AdminTool::Restart => {
             properties["reason"] = text("Why, for the audit trail.");

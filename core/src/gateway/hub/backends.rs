@@ -12,6 +12,7 @@ use super::server_lists::ListDefect;
 use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
 use crate::gateway::backend::{Backend, Share, Transport};
 use crate::gateway::catalog::CatalogEntry;
+use crate::gateway::pins::Pins;
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::mcp::{Era, Kind};
 use crate::service::State;
@@ -26,6 +27,9 @@ pub(super) struct Backends {
     /// The slots of those that are in the configuration, in its order.
     pub(super) order: Vec<usize>,
     pub(super) links: Links,
+    /// What the project's files ask for and the user has not accepted.
+    pub(super) untrusted: Vec<String>,
+    pub(super) pins: Pins,
     last_link: u64,
 }
 
@@ -86,8 +90,9 @@ impl BackendSlot {
 
 impl Backends {
     pub(super) fn new(settings: Settings) -> Self {
-        let links = Links::default();
-        Self { settings, slots: Vec::new(), order: Vec::new(), links, last_link: 0 }
+        let (links, pins) = (Links::default(), Pins::default());
+        let (slots, order, untrusted) = (Vec::new(), Vec::new(), Vec::new());
+        Self { settings, slots, order, links, untrusted, pins, last_link: 0 }
     }
 
     /// The servers that are not in this configuration, or otherwise, and why they go.

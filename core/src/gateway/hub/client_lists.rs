@@ -136,7 +136,8 @@ impl<'a> ClientView<'a> {
             let is_read =
                 self.link(slot).is_some_and(|link| link.lists.complete.contains_key(&kind));
             let is_allowed = catalog::is_allowed(backend, kind, own);
-            (may_use(slot) && is_allowed && !is_read).then(|| (slot, own.to_owned()))
+            let may_be_it = is_allowed && !is_read && self.backends.may_be_unread(slot, kind, own);
+            (may_use(slot) && may_be_it).then(|| (slot, own.to_owned()))
         };
         let mut slots = self.backends.order.iter().copied();
         slots.clone().find_map(listed).or_else(|| slots.find_map(unlisted))
@@ -178,9 +179,10 @@ impl<'a> ClientView<'a> {
         let Request { method, params, line, .. } = request;
         let named = |kind: Kind, what: &str| {
             let name = request.name().unwrap_or_default();
-            let (slot, own) = self
-                .route(kind, &name)
-                .ok_or_else(|| (-32602, format!("no server has the {what} `{name}`")))?;
+            let (slot, own) = self.route(kind, &name).ok_or_else(|| {
+                let withheld = self.withheld(kind, what, &name);
+                (-32602, withheld.unwrap_or_else(|| format!("no server has the {what} `{name}`")))
+            })?;
             Ok((slot, params.name.clone().map(|part| (part, own))))
         };
         match *method {
@@ -208,6 +210,22 @@ impl<'a> ClientView<'a> {
                 }
             }
         }
+    }
+
+    /// The sentence for a name that a server has, and that is withheld because it has changed.
+    fn withheld(self, kind: Kind, what: &str, name: &str) -> Option<String> {
+        let is_allowed = kind != Kind::Tools || self.session.access.has_tool(name);
+        let withholds = |slot: &usize| {
+            let backend = &self.backends.slots[*slot].backend;
+            let own = exposed_names::own(backend, name);
+            own.is_some_and(|own| self.backends.withholds(*slot, kind, own))
+        };
+        let slot = self.slots_with(kind).find(withholds).filter(|_| is_allowed)?;
+        let server = self.backends.slots[slot].name();
+        Some(format!(
+            "nothing was done: the {what} `{name}` of the server `{server}` has changed since it was pinned, or is new, \
+             and is withheld (`pin = \"block\"`); `afresh trust {server}` shows the change and accepts it"
+        ))
     }
 
     /// The result of `initialize`.
@@ -238,7 +256,9 @@ impl<'a> ClientView<'a> {
     /// The capabilities of all its servers together. One that has no session yet may turn out to have any.
     fn capabilities(self) -> Value {
         let links: Vec<&Link> = self.links().collect();
-        let is_unknown = links.iter().any(|link| !link.is_open());
+        // So may one that becomes trusted.
+        let is_unknown =
+            links.iter().any(|link| !link.is_open()) || self.untrusted_note().is_some();
         let has = |name: &str| links.iter().any(|link| link.capabilities[name].is_object());
         let mut all = Map::new();
         // There are tools of our own, or there may be some of a server's.
@@ -265,15 +285,20 @@ impl<'a> ClientView<'a> {
         Value::Object(all)
     }
 
-    /// Adds the instructions of its servers to a result, each under the server's name where there are several.
+    /// Adds the instructions of its servers to a result, each under the server's name where there are several, and what
+    /// is not trusted.
     fn with_instructions(self, mut result: Value) -> Value {
         let parts = self.links().filter_map(|link| {
-            Some((self.backends.slots[link.slot].name(), link.instructions.as_ref()?))
+            Some((self.backends.slots[link.slot].name(), self.backends.instructions_of(link)?))
         });
-        let texts: Vec<String> = match self.links().count() {
+        let mut texts: Vec<String> = match self.links().count() {
             1 => parts.map(|(_, text)| text.clone()).collect(),
             _ => parts.map(|(name, text)| format!("# {name}\n\n{text}")).collect(),
         };
+        let note = self.untrusted_note();
+        texts.extend(
+            note.map(|note| format!("{note}. The tools then appear here without a restart.")),
+        );
         if !texts.is_empty() {
             result["instructions"] = texts.join("\n\n").into();
         }

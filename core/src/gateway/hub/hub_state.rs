@@ -43,6 +43,27 @@ impl Directory {
         self.sessions.iter().filter(|(_, session)| session.is_open).map(|(id, _)| *id).collect()
     }
 
+    /// The definitions of our own tools, as each client sees them.
+    pub(super) fn own_definitions(&self) -> Vec<(ClientId, Vec<Value>)> {
+        let of_client = |client| Some((client, self.client(client)?.own_definitions()));
+        self.open_clients().into_iter().filter_map(of_client).collect()
+    }
+
+    /// Tells the clients whose definitions of our own tools are others now, and returns them.
+    pub(super) fn notify_own_changed(
+        &mut self,
+        before: Vec<(ClientId, Vec<Value>)>,
+    ) -> BTreeSet<(ClientId, Kind)> {
+        let mut told = BTreeSet::new();
+        for (client, before) in before {
+            if self.client(client).is_some_and(|view| view.own_definitions() != before) {
+                self.notify(client, Kind::Tools);
+                told.insert((client, Kind::Tools));
+            }
+        }
+        told
+    }
+
     /// The era of the protocol that a client speaks.
     pub(super) fn era_of(&self, client: ClientId) -> Era {
         self.sessions.get(&client).map_or(Era::Unknown, |session| session.era)
@@ -267,6 +288,7 @@ impl Directory {
         };
         match outcome {
             HandshakeOutcome::Open => {
+                self.backends.check_introduction(id, &mut self.out);
                 self.sync_log_level(id);
                 self.sync_subscriptions(id);
                 self.resume_waiting(id);
@@ -375,9 +397,10 @@ impl Directory {
     }
 
     /// Keeps a list that was read to its end, and tells the clients that see another one now.
-    fn keep_list(&mut self, id: LinkId, kind: Kind, list: Reading) {
+    fn keep_list(&mut self, id: LinkId, kind: Kind, mut list: Reading) {
+        let Some(slot) = self.backends.links.get(id).map(|link| link.slot) else { return };
+        self.backends.check_list(slot, kind, &mut list, &mut self.out);
         let Some(link) = self.backends.links.get_mut(id) else { return };
-        let slot = link.slot;
         let server = &mut self.backends.slots[slot];
         for (defect, text) in list.defects(server.name(), kind) {
             if defect.is_none_or(|defect| server.defects.insert((kind, defect))) {

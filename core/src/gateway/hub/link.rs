@@ -13,6 +13,7 @@ use super::server_lists::ServerLists;
 use super::sessions::LEVELS;
 use crate::gateway::backend::{Backend, Share};
 use crate::gateway::{ClientId, LinkId};
+use crate::hidden_characters::escaped;
 use crate::limits::{HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY};
 use crate::mcp::envelope::Id;
 use crate::mcp::replay::params;
@@ -231,7 +232,11 @@ impl Link {
         }
         let part = |key: &str| raw::get(line, &["result", key]);
         self.capabilities = raw::value(part("capabilities"));
-        self.instructions = part("instructions").and_then(raw::text);
+        let instructions = part("instructions").and_then(raw::text);
+        self.instructions = match self.is_stdio {
+            true => instructions,
+            false => instructions.map(|text| escaped(&text).into_owned()),
+        };
         self.stage = LinkStage::Open;
         self.logged_failure = None;
         self.has_failed = false;
@@ -294,17 +299,19 @@ impl Link {
 
     /// Reads a list from its beginning, where the server has one.
     pub(super) fn read_list(&mut self, kind: Kind, out: &mut Outgoing) {
+        if self.is_open() && self.has_list(kind) && self.lists.start(kind, out.now) {
+            self.request_page(kind, None, out);
+        }
+    }
+
+    /// Whether the server has a list, by its capabilities.
+    pub(super) fn has_list(&self, kind: Kind) -> bool {
         let capability = match kind {
             Kind::Tools => "tools",
             Kind::Prompts => "prompts",
             Kind::Resources | Kind::Templates => "resources",
         };
-        if self.is_open()
-            && self.capabilities[capability].is_object()
-            && self.lists.start(kind, out.now)
-        {
-            self.request_page(kind, None, out);
-        }
+        self.capabilities[capability].is_object()
     }
 
     pub(super) fn request_page(&self, kind: Kind, cursor: Option<&[u8]>, out: &mut Outgoing) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::gateway::spans::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
+use crate::limits::TURN_ANSWERS_BYTES_MAX;
 use crate::mcp::envelope::Id;
 use crate::mcp::{Kind, responses};
 use crate::time::Time;
@@ -16,6 +17,8 @@ pub(super) struct Outgoing {
     /// The time of this input.
     pub(super) now: Time,
     pub(super) effects: Vec<Effect>,
+    /// How many bytes for clients are among these.
+    told_bytes: usize,
     pub(super) requests: PendingRequests,
     /// Lines of clients that are to be dispatched again, now that their server has a session.
     pub(super) resumed: VecDeque<(ClientId, Vec<u8>)>,
@@ -30,8 +33,19 @@ impl Outgoing {
         self.effects.push(Effect::ToLink { link, line });
     }
 
+    /// Begins the effects of the next input.
+    pub(super) fn begin(&mut self, now: Time) {
+        (self.now, self.told_bytes) = (now, 0);
+    }
+
+    /// Whether clients are told so much by this input that other answers have to wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.told_bytes >= TURN_ANSWERS_BYTES_MAX
+    }
+
     /// Writes to a client, beside the response to one of its requests where that is given.
     pub(super) fn send_to_client(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
+        self.told_bytes += line.len();
         self.effects.push(Effect::ToClient { client, line, about });
     }
 
@@ -204,6 +218,13 @@ impl PendingRequests {
             Purpose::Client(its) => Some((request.link, its)),
             _ => None,
         }
+    }
+
+    /// Whether a response over this link is for a client's request.
+    pub(super) fn is_of_client(&self, link: LinkId, id: &Id) -> bool {
+        let number = number_in(id.raw(), b'g');
+        let request = number.and_then(|number| self.client_request(number));
+        request.is_some_and(|(over, _)| over == link)
     }
 
     /// The client's request that a message of a server belongs to: the one that its transport names, or the newest

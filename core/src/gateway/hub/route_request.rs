@@ -11,7 +11,7 @@ use super::admin_tools::GatewayTool;
 use super::link::has_id;
 use super::outgoing::{ClientRequest, Purpose, own_id};
 use super::sessions::{LEVELS, level_in};
-use crate::gateway::{ClientId, LinkId};
+use crate::gateway::{ClientId, Effect, LinkId};
 use crate::limits::{
     CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT,
 };
@@ -247,9 +247,16 @@ impl Hub {
         let name = its.map_or(tool.name(), |its| its.lists.injected_name(tool)).to_owned();
         let part = request.params.name.clone().map(|part| (part, name));
         self.send(link, request.with(part), None);
-        if let Some(link) = self.directory.backends.links.get_mut(link)
-            && tool == AdminTool::Restart
+        if tool != AdminTool::Restart {
+            return;
+        }
+        if let Some(session) = self.directory.sessions.get(&client)
+            && let Some(number) = session.requests.get(id)
         {
+            let (id, by) = (Id::new(&own_id('g', *number)), session.caller_of(tool));
+            self.directory.out.effects.push(Effect::RestartCalled { link, id, by });
+        }
+        if let Some(link) = self.directory.backends.links.get_mut(link) {
             // The next request opens the session again.
             link.retry_at = link.retry_at.map(|_| self.directory.out.now);
         }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::outgoing::Response;
-use crate::gateway::backend::Backend;
+use crate::gateway::backend::{Backend, Pin};
 use crate::gateway::catalog::{self, CatalogEntry, CatalogPage};
+use crate::gateway::pins::{Items, Section, canonical};
 use crate::limits::{
-    CATALOG_BYTES_MAX, CATALOG_ENTRIES_MAX, CATALOG_PAGES_MAX, READINGS_IN_A_ROW_MAX,
-    READINGS_PAUSE,
+    CATALOG_BYTES_MAX, CATALOG_ENTRIES_MAX, CATALOG_PAGES_MAX, PIN_LIST_BYTES_MAX,
+    READINGS_IN_A_ROW_MAX, READINGS_PAUSE,
 };
 use crate::mcp::{AdminTool, Kind, next_cursor};
 use crate::time::Time;
@@ -48,6 +49,11 @@ pub(super) struct Reading {
     bytes: usize,
     /// Of the entries, as the server has them.
     names: BTreeSet<String>,
+    /// What is pinned of all entries, those that are not allowed included: where they are pinned.
+    pub(super) items: Items,
+    item_bytes: usize,
+    /// There was more than can be pinned.
+    are_items_cut: bool,
     /// The first that came again.
     repeated: Option<String>,
     /// Entries that were left out.
@@ -69,6 +75,7 @@ pub(super) enum ListDefect {
     Repeats,
     NoEnd,
     Improper,
+    NotPinned,
 }
 
 /// Limits how often a list is read.
@@ -138,6 +145,9 @@ impl ServerLists {
         let page = catalog::read(backend, kind, line).filter(|_| !is_error);
         let has_failed = page.is_none();
         let mut page = page.unwrap_or_default();
+        if backend.pin != Pin::Off && Section::of(kind).is_some() {
+            page.entries.iter().for_each(|entry| reading.add_item(kind, entry));
+        }
         page.entries.retain(|entry| {
             catalog::is_allowed(backend, kind, &entry.own)
                 || AdminTool::of_injected(&entry.own).is_some()
@@ -162,7 +172,9 @@ impl ServerLists {
         }
         // Ours stand at the end of the last page.
         if kind == Kind::Tools && next.is_none() && is_injected {
-            self.take_injected(&mut reading.entries);
+            for name in self.take_injected(&mut reading.entries) {
+                reading.items.remove(&name);
+            }
         }
         reading.entries.retain(|entry| catalog::is_allowed(backend, kind, &entry.own));
         reading.is_cut |= reading.entries.len() > CATALOG_ENTRIES_MAX;
@@ -170,14 +182,18 @@ impl ServerLists {
         Some(PageOutcome::End { list: Some(reading), has_changed })
     }
 
-    /// The tools that a conversation has added to its server's are not the server's.
-    fn take_injected(&mut self, entries: &mut Vec<CatalogEntry>) {
+    /// The tools that a conversation has added to its server's are not the server's. Returns their names.
+    fn take_injected(&mut self, entries: &mut Vec<CatalogEntry>) -> Vec<String> {
+        let mut names = Vec::new();
         for tool in AdminTool::ALL {
             let is_it = |entry: &CatalogEntry| AdminTool::of_injected(&entry.own) == Some(tool);
             if let Some(at) = entries.iter().rposition(is_it) {
-                self.injected.insert(tool, entries.remove(at).own);
+                let name = entries.remove(at).own;
+                names.push(name.clone());
+                self.injected.insert(tool, name);
             }
         }
+        names
     }
 
     /// The name under which the server's conversation has one of our tools.
@@ -210,6 +226,19 @@ impl Reading {
         }
     }
 
+    /// Notes what is pinned of an entry, the first of its name.
+    fn add_item(&mut self, kind: Kind, entry: &CatalogEntry) {
+        if self.items.contains_key(&entry.own) || self.are_items_cut {
+            return;
+        }
+        let text = canonical(kind, &entry.json);
+        self.item_bytes += entry.own.len() + text.len();
+        self.are_items_cut = self.item_bytes > PIN_LIST_BYTES_MAX;
+        if !self.are_items_cut {
+            self.items.insert(entry.own.clone(), text);
+        }
+    }
+
     /// The defects of the list, as sentences for the log; those without a kind are logged each time.
     pub(super) fn defects(&self, server: &str, kind: Kind) -> Vec<(Option<ListDefect>, String)> {
         let list = kind.members().0;
@@ -230,11 +259,18 @@ impl Reading {
         }
         if self.improper > 0 {
             let text = format!(
-                "{} of the {list} of the server `{server}` are left out: they have no proper name, \
-                 or are no proper JSON",
+                "{} of the {list} of the server `{server}` are left out: they have no proper name, hidden \
+                 characters in it, or are no proper JSON",
                 self.improper
             );
             all.push((Some(ListDefect::Improper), text));
+        }
+        if self.are_items_cut {
+            let text = format!(
+                "the server `{server}` says more about its {list} than {PIN_LIST_BYTES_MAX} bytes: only what \
+                 came until then is pinned"
+            );
+            all.push((Some(ListDefect::NotPinned), text));
         }
         if self.is_cut {
             let text = format!(

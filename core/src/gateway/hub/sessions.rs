@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::route_request::Request;
+use crate::audit::Actor;
 use crate::gateway::LinkId;
 use crate::gateway::access_patterns::Access;
 use crate::limits::{CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
 use crate::mcp::envelope::{Id, param};
-use crate::mcp::replay::listener_params;
-use crate::mcp::{Era, Kind, json as raw, responses};
+use crate::mcp::replay::{client_name, listener_params};
+use crate::mcp::{AdminTool, Era, Kind, json as raw, responses};
 
 /// The versions of the protocol that have sessions.
 pub(super) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY];
@@ -67,6 +68,15 @@ impl ClientSession {
         match self.is_modern() {
             true => Some(MODERN.to_owned()),
             false => raw::get(self.opening.as_deref()?, &["protocolVersion"]).and_then(raw::text),
+        }
+    }
+
+    /// The client as the caller of a tool of ours, for the trail.
+    pub(super) fn caller_of(&self, tool: AdminTool) -> Actor {
+        Actor::Client {
+            name: client_name(self.opening.as_deref(), self.meta.as_deref()),
+            token: Some(self.access.name.clone()).filter(|name| !name.is_empty()),
+            tool: tool.name(),
         }
     }
 

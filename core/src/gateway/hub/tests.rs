@@ -7,6 +7,7 @@ mod histories;
 mod limits;
 mod lists;
 mod names;
+mod pinned;
 mod questions;
 mod traced;
 mod trouble;
@@ -18,9 +19,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::access_patterns::Access;
-use super::super::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
+use super::super::backend::{
+    Backend, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
+};
 use super::super::spans::Span;
-use super::super::{ClientId, Effect, Input, LinkId};
+use super::super::{ClientId, Effect, Input, LinkId, PinReport};
 use super::{Hub, Settings};
 use crate::definition::HealthSettings;
 use crate::policy::Policy;
@@ -39,6 +42,7 @@ pub(super) fn backend(name: &str) -> Backend {
         hide_when_down: false,
         call_timeout: None,
         in_flight_max: 256,
+        pin: Pin::Off,
     }
 }
 
@@ -47,6 +51,7 @@ fn program() -> StdioServer {
         command: vec!["server".to_owned()],
         cwd: None,
         env: Vec::new(),
+        inherit_env: Default::default(),
         env_file: None,
         policy: Policy::default(),
         health: HealthSettings { memory_bytes_max: None, wedge_timeout: None },
@@ -60,7 +65,9 @@ fn program() -> StdioServer {
 pub(super) struct World {
     pub(super) hub: Hub,
     pub(super) now: Time,
-    /// What each server has: its tools.
+    /// What servers say about themselves.
+    pub(super) instructions: Option<&'static str>,
+    /// What each server has: its tools, by their names, or as `name=description`.
     pub(super) tools: BTreeMap<String, Vec<&'static str>>,
     pub(super) links: BTreeMap<LinkId, String>,
     pub(super) opened: Vec<String>,
@@ -78,6 +85,9 @@ pub(super) struct World {
     pub(super) silent: Vec<&'static str>,
     pub(super) log: Vec<String>,
     pub(super) spans: Vec<Span>,
+    /// The callers of restarts.
+    pub(super) restarted_by: Vec<Value>,
+    pub(super) pins: Vec<PinReport>,
     todo: VecDeque<Effect>,
 }
 
@@ -87,6 +97,7 @@ impl World {
         let mut world = Self {
             hub: Hub::new(settings),
             now: Time::ZERO,
+            instructions: None,
             tools,
             links: BTreeMap::new(),
             opened: Vec::new(),
@@ -98,6 +109,8 @@ impl World {
             silent: Vec::new(),
             log: Vec::new(),
             spans: Vec::new(),
+            restarted_by: Vec::new(),
+            pins: Vec::new(),
             todo: VecDeque::new(),
         };
         world.input(Input::Configured(backends.iter().map(|(b, _)| b.clone()).collect()));
@@ -121,6 +134,8 @@ impl World {
             Effect::Close { link } => drop(self.links.remove(&link)),
             Effect::Log(text) => self.log.push(text),
             Effect::Span(span) => self.spans.push(*span),
+            Effect::RestartCalled { by, .. } => self.restarted_by.push(by.to_json()),
+            Effect::Pin(report) => self.pins.push(report),
             Effect::Refused { .. } => {}
             Effect::ToClient { client, line, about } => {
                 let line = serde_json::from_slice(&line).expect("JSON");
@@ -147,18 +162,19 @@ impl World {
         if line["id"].is_null() || self.silent.contains(&method) {
             return None;
         }
-        let entries = |names: &[&str]| -> Vec<Value> {
-            names
-                .iter()
-                .map(|name| json!({"name": name, "description": format!("does {name}")}))
-                .collect()
+        let entry = |name: &&str| {
+            let does = format!("does {name}");
+            let (name, description) = name.split_once('=').unwrap_or((name, &does));
+            json!({"name": name, "description": description})
         };
+        let entries = |names: &[&str]| names.iter().map(entry).collect::<Vec<Value>>();
         let hosts = [name, "all"].into_iter().take(if self.is_all_one { 2 } else { 1 });
         Some(match method {
             "initialize" => json!({"result": {
                 "protocolVersion": line["params"]["protocolVersion"],
                 "capabilities": {"tools": {}, "resources": {"subscribe": true}, "logging": {}},
                 "serverInfo": {"name": name, "version": "1"},
+                "instructions": self.instructions,
             }}),
             "server/discover" if self.modern.contains(&name) => json!({"result": {
                 "supportedVersions": ["2026-07-28"],
@@ -605,6 +621,38 @@ fn servers_come_and_go_with_the_configuration() {
     let list = world.ask(1, "tools/list", json!({}));
     assert_eq!(names(&list), ["a__get", "a__set", "c__new"]);
     assert!(!world.links.values().any(|name| name == "b"));
+}
+
+#[test]
+fn what_is_not_trusted_is_named_and_appears_once_it_is() {
+    let admin = Settings { admin_tools: true, ..settings() };
+    let mut world = World::new(admin, &[]);
+    world.input(Input::Untrusted(vec!["server.a".to_owned()]));
+    world.join(1, Access::default());
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+    let answer = world.ask(1, "initialize", hello.clone());
+    let instructions = answer["result"]["instructions"].as_str().unwrap_or_default();
+    assert!(instructions.contains("`server.a`") && instructions.contains("`afresh trust`"));
+    assert_eq!(names(&world.ask(1, "tools/list", json!({}))), ["server_status"]);
+    let status = world.ask(1, "tools/call", json!({"name": "server_status", "arguments": {}}));
+    assert!(text(&status).contains("`server.a` of this project is not trusted"), "{status}");
+    assert_eq!(status["result"]["structuredContent"]["not_trusted"], json!(["server.a"]));
+    // A client that may use some servers alone hears nothing of others.
+    world.join(2, Access { servers: Some(vec!["b".to_owned()]), ..Access::default() });
+    let answer = world.ask(2, "initialize", hello);
+    assert_eq!(answer["result"]["instructions"], Value::Null);
+    assert_eq!(names(&world.ask(2, "tools/list", json!({}))), [""; 0]);
+    world.told.clear();
+    world.tools.insert("a".to_owned(), vec!["get"]);
+    world.input(Input::Untrusted(Vec::new()));
+    world.input(Input::Configured(vec![backend("a")]));
+    let told = |world: &World| {
+        world.told[&ClientId(1)]
+            .iter()
+            .any(|(line, _)| line["method"] == "notifications/tools/list_changed")
+    };
+    assert!(told(&world));
+    assert_eq!(names(&world.ask(1, "tools/list", json!({}))), ["a__get"]);
 }
 
 #[test]

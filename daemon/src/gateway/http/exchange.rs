@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use afresh_core::audit::{Actor, Refusal};
 use afresh_core::gateway::http::{
     Admitted, FrontRequest, Gate, Head, HttpExchange, HttpRefusal, ORIGIN_HEADERS, PostBody,
     RequestKind, SessionId,
@@ -43,15 +44,20 @@ const PRIMES_FROM: &str = "2025-11-25";
 /// Serves one request.
 pub(super) async fn exchange(
     request: Request<Incoming>,
-    peer: IpAddr,
+    (address, peer): (IpAddr, &Actor),
     limit: Limit,
     host: &Host,
 ) -> Response<ResponseBody> {
     let (parts, mut body) = request.into_parts();
     let gate = Arc::clone(&host.gate.borrow());
-    let mut response = match ask(&parts, &mut body, (peer, limit), host, &gate).await {
-        Ok(response) => response,
+    let mut response = match ask(&parts, &mut body, (address, limit), host, &gate).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(refusal)) => {
+            note_refusal(&parts, peer, &refusal, host, &gate);
+            refused(&refusal)
+        }
         Err(refusal) => {
+            note_refusal(&parts, peer, &refusal, host, &gate);
             let rest = drain(&mut body, host.bounds.refused_bytes_max);
             timeout(host.bounds.refused_wait, rest).await.ok();
             refused(&refusal)
@@ -61,22 +67,35 @@ pub(super) async fn exchange(
     response
 }
 
+/// Records a request without access, or for something that is not there.
+fn note_refusal(parts: &Parts, peer: &Actor, refusal: &HttpRefusal, host: &Host, gate: &Gate) {
+    if Refusal::is_refusal(refusal.status) {
+        let token = gate.token_name(single_header(&parts.headers, &AUTHORIZATION));
+        host.refusals.note(Refusal {
+            by: token.map_or_else(|| peer.clone(), Actor::Token),
+            status: Some(refusal.status),
+            request: format!("{} {}", parts.method, parts.uri.path()),
+            reason: refusal.message.clone(),
+        });
+    }
+}
+
+/// The response, or the loop's refusal. An error is a refusal before all of the body was read.
 async fn ask(
     parts: &Parts,
     body: &mut Incoming,
     (peer, limit): (IpAddr, Limit),
     host: &Host,
     gate: &Gate,
-) -> Result<Response<ResponseBody>, HttpRefusal> {
-    // It may be there several times.
-    let accepts = parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let accepts: Vec<&str> = accepts.collect();
-    let accept = parts.headers.contains_key(ACCEPT).then(|| accepts.join(","));
+) -> Result<Result<Response<ResponseBody>, HttpRefusal>, HttpRefusal> {
+    let accept = accept_of(&parts.headers);
     let head = head_of(parts, accept.as_deref());
     let mut place = None;
     let (token, ask) = match gate.admit(&head)? {
-        Admitted::Health => return Ok(respond(200, "text/plain", ResponseBody::whole("ok"))),
-        Admitted::Preflight => return Ok(empty(204)),
+        Admitted::Health => {
+            return Ok(Ok(respond(200, "text/plain", ResponseBody::whole("ok"))));
+        }
+        Admitted::Preflight => return Ok(Ok(empty(204))),
         Admitted::Get(token) => {
             (token, RequestKind::Get { last_event: head.last_event.map(str::to_owned) })
         }
@@ -97,11 +116,29 @@ async fn ask(
     let word = host.letters.clone().reserve_owned().await.map_err(|_| closing())?;
     let presence = Presence { exchange, word: Some(word) };
     let (sender, reply) = oneshot::channel();
-    let outlet = Outlet { way: OutletKind::Reply(sender), limit };
+    let outlet = Outlet { way: OutletKind::Reply(sender), token, limit };
     let letter = ConnectionEvent::Request { asked, _turn: turn, _place: place, outlet };
     host.letters.send(letter).await.map_err(|_| closing())?;
     let reply = reply.await.map_err(|_| closing())?;
     Ok(answer(reply, presence))
+}
+
+/// The kinds that a request accepts, which may stand in several headers.
+fn accept_of(headers: &HeaderMap) -> Option<String> {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    headers.contains_key(ACCEPT).then(|| accepts.collect::<Vec<&str>>().join(","))
+}
+
+/// Whether a request is let in by its head and, where it brings one, its body. For the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub fn admit_request(parts: &Parts, gate: &Gate, body: &[u8]) -> Result<Admitted, HttpRefusal> {
+    let accept = accept_of(&parts.headers);
+    let head = head_of(parts, accept.as_deref());
+    let admitted = gate.admit(&head)?;
+    if matches!(admitted, Admitted::Post(_)) {
+        PostBody::look(&head, &mut body.to_vec())?;
+    }
+    Ok(admitted)
 }
 
 /// The head of a request, for those who decide.
@@ -152,7 +189,10 @@ impl Drop for Presence {
     }
 }
 
-fn answer(reply: FrontReply, mut presence: Presence) -> Response<ResponseBody> {
+fn answer(
+    reply: FrontReply,
+    mut presence: Presence,
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let (session, mut response) = match reply {
         FrontReply::Stream { session, events } => {
             let content = Content::Events(Box::new((events, presence)));
@@ -173,13 +213,13 @@ fn answer(reply: FrontReply, mut presence: Presence) -> Response<ResponseBody> {
         }
         FrontReply::Refused(refusal) => {
             presence.word = None;
-            (None, refused(&refusal))
+            return Err(refusal);
         }
     };
     if let Some(Ok(session)) = session.map(|name| HeaderValue::from_str(&name.to_string())) {
         response.headers_mut().insert(SESSION, session);
     }
-    response
+    Ok(response)
 }
 
 fn refused(refusal: &HttpRefusal) -> Response<ResponseBody> {

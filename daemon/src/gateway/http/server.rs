@@ -3,31 +3,33 @@
 //! by `exchange.rs`. Never looks into a message.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use afresh_core::audit::Refusal;
 use afresh_core::gateway::http::{Bodies, BodyId, Gate, HttpRefusal, Room};
 use afresh_core::limits::{
-    FRONT_ASKS_MAX, FRONT_BODY_WAIT, FRONT_BUFFER_BYTES, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX,
-    FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, FRONT_LAST_WAIT, FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT,
-    OUTPUT_RETRY_PAUSE,
+    FRONT_ASKS_MAX, FRONT_BODY_WAIT, FRONT_BUFFER_BYTES, FRONT_CLOSE_WAIT,
+    FRONT_CONNECTIONS_ENDING_MAX, FRONT_CONNECTIONS_MAX, FRONT_DESCRIPTORS_KEPT,
+    FRONT_DESCRIPTORS_LEAST, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, FRONT_LAST_WAIT,
+    FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT, OUTPUT_RETRY_PAUSE,
 };
 use afresh_core::time::Time;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ConnectionEvent;
 use super::exchange::exchange;
-use crate::http::{WriteTimeout, next_bytes};
+use super::waiting::{WaitingConnections, WaitingPlace};
+use crate::http::{Door, Entered, Foreign, next_bytes};
+use crate::refusals::Refusals;
 
 /// What a connection is given.
 #[derive(Clone)]
@@ -43,7 +45,32 @@ pub(super) struct Host {
     pub(super) turns: Arc<Semaphore>,
     /// For bodies.
     pub(super) rooms: Rooms,
+    /// Connections without a request.
+    pub(super) waiting: WaitingConnections,
     pub(super) bounds: Bounds,
+    pub(super) refusals: Refusals,
+}
+
+impl Host {
+    /// A new connection, for which another makes room where there is none. None where it cannot be served: then it is
+    /// closed.
+    async fn admit(&self, mut entered: Entered, is_full: bool) -> Option<Entered> {
+        let is_last = entered.is_kept_back(FRONT_DESCRIPTORS_KEPT);
+        if !is_last && !is_full {
+            return Some(entered);
+        }
+        let makes_room = self.waiting.end_first();
+        // It ends before the next one is taken.
+        yield_now().await;
+        if is_last {
+            entered = entered.with_lower_descriptor().ok()?;
+        }
+        if is_last && (!makes_room || entered.is_kept_back(FRONT_DESCRIPTORS_LEAST)) {
+            sleep(OUTPUT_RETRY_PAUSE).await;
+            return None;
+        }
+        Some(entered)
+    }
 }
 
 /// Until when a connection may be silent; none while it is served.
@@ -52,10 +79,20 @@ pub(super) struct Limit {
     pub(super) until: Arc<watch::Sender<Option<Instant>>>,
     /// How long it may be silent after each request.
     idle_wait: Duration,
+    place: Arc<WaitingPlace>,
 }
 
 impl Limit {
+    /// That of a new connection.
+    fn new(host: &Host) -> Self {
+        let until = Instant::now() + host.bounds.head_wait;
+        let until = Arc::new(watch::Sender::new(Some(until)));
+        let place = Arc::new(host.waiting.enter(&until));
+        Self { until, idle_wait: host.bounds.idle_wait, place }
+    }
+
     fn busy(&self) -> Busy {
+        self.place.leave();
         self.until.send_replace(None);
         Busy(self.clone())
     }
@@ -67,55 +104,76 @@ pub(super) struct Busy(Limit);
 impl Drop for Busy {
     fn drop(&mut self) {
         // One that is to be ended stays so.
-        let Limit { until, idle_wait } = &self.0;
-        until.send_if_modified(|until| {
+        let Limit { until, idle_wait, place } = &self.0;
+        let is_idle = until.send_if_modified(|until| {
             let is_served = until.is_none();
             if is_served {
                 *until = Some(Instant::now() + *idle_wait);
             }
             is_served
         });
+        if is_idle {
+            place.enter_again(until);
+        }
     }
 }
 
-/// Takes connections until we end.
-pub(super) async fn serve(port: TcpListener, host: Host) {
+/// Takes connections until we end. Where there is no room for one more, one that waits for a request makes room; where
+/// all are served, new ones wait in the kernel's queue.
+pub(super) async fn serve(door: Door, host: Host) {
     let mut connections = JoinSet::new();
     let mut closing = host.closing.clone();
+    let max = host.bounds.connections_max;
     loop {
+        let count = connections.len();
+        let has_room =
+            count < max || count < max + FRONT_CONNECTIONS_ENDING_MAX && !host.waiting.is_empty();
         tokio::select! {
+            biased;
             _ = closing.changed() => break,
-            accepted = port.accept(), if connections.len() < host.bounds.connections_max => match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(converse(stream, peer.ip(), host.clone()));
+            // Whether one makes room is known anew, before the next one is taken.
+            () = host.waiting.changed(), if count >= max => {}
+            Some(_) = connections.join_next() => {}
+            accepted = door.accept(), if has_room => match accepted {
+                Ok(Ok(entered)) => {
+                    let Some(entered) = host.admit(entered, count >= max).await else { continue };
+                    // From here on it makes room for others, too.
+                    let limit = Limit::new(&host);
+                    connections.spawn(converse(entered, host.clone(), limit));
+                }
+                Ok(Err(Foreign(by))) => {
+                    let reason = "the socket is for its user alone".to_owned();
+                    host.refusals.note(Refusal { by, status: None, request: String::new(), reason });
                 }
                 // Out of descriptors, say: it may pass.
-                Err(_) => sleep(OUTPUT_RETRY_PAUSE * 20).await,
+                Err(_) => {
+                    host.waiting.end_first();
+                    sleep(OUTPUT_RETRY_PAUSE * 20).await;
+                }
             },
-            Some(_) = connections.join_next() => {}
         }
     }
-    drop((port, host));
+    drop((door, host));
     while connections.join_next().await.is_some() {}
 }
 
 /// Serves one connection.
-async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
-    // Responses are short, and clients wait for each.
-    stream.set_nodelay(true).ok();
+async fn converse(entered: Entered, host: Host, limit: Limit) {
+    let address = entered.address();
+    let peer = entered.peer.clone();
+    let wire = entered.wire();
     let bounds = host.bounds;
-    let (until, mut changes) = watch::channel(Some(Instant::now() + bounds.head_wait));
-    let limit = Limit { until: Arc::new(until), idle_wait: bounds.idle_wait };
+    let mut changes = limit.until.subscribe();
     let service = service_fn(|request: Request<Incoming>| {
         let (busy, limit, host) = (limit.busy(), limit.clone(), &host);
+        let peer = (address, &peer);
         async move {
             let response = exchange(request, peer, limit, host).await;
             Ok::<_, Infallible>(response.map(|body| body.holding(busy)))
         }
     });
-    let connection = http1::Builder::new()
-        .max_buf_size(FRONT_BUFFER_BYTES)
-        .serve_connection(WriteTimeout::served(stream), service);
+    let connection =
+        http1::Builder::new().max_buf_size(FRONT_BUFFER_BYTES).serve_connection(wire, service);
     let mut connection = pin!(connection);
     let mut closing = host.closing.clone();
     let mut is_closing = *closing.borrow();
@@ -127,6 +185,10 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
         // Who asks nothing is not waited for; what was answered last is still written.
         if is_closing {
             until = until.map(|until| until.min(Instant::now() + bounds.last_wait));
+        }
+        // One that makes room for another must not wait for the next tick of the timer.
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return;
         }
         tokio::select! {
             // The side that broke it knows why.

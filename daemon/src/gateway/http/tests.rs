@@ -212,11 +212,12 @@ fn who_is_not_let_in_reaches_nobody() {
 #[test]
 fn a_port_for_everybody_is_not_opened_without_a_token() {
     let settings = FrontSettings { http: Some("0.0.0.0:0".parse().unwrap()), ..settings() };
-    let error = bind(&settings, settings.http.unwrap()).unwrap_err().to_string();
+    let error = bind(&settings, settings.http.as_ref().unwrap()).unwrap_err().to_string();
     assert!(error.contains("there is no token"), "{error}");
-    let taken = bind(&wire::settings(), wire::settings().http.unwrap()).unwrap();
-    let settings = FrontSettings { http: Some(taken.1), ..wire::settings() };
-    let error = bind(&settings, settings.http.unwrap()).unwrap_err().to_string();
+    let taken = bind(&wire::settings(), wire::settings().http.as_ref().unwrap()).unwrap();
+    let http = Some(FrontAddress::Port(wire::port_of(&taken)));
+    let settings = FrontSettings { http, ..wire::settings() };
+    let error = bind(&settings, settings.http.as_ref().unwrap()).unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
 }
 
@@ -273,7 +274,8 @@ fn half_requests_hold_nobody_up() {
     let name = peer.open();
     assert_eq!(peer.post(&name, &call(1, "echo")).status, 200);
     for stuck in [&mut silent, &mut half_head] {
-        assert_eq!(stuck.stream.read(&mut [0; 64]).unwrap(), 0, "it is closed");
+        let mut rest = Vec::new();
+        assert_eq!(stuck.stream.read_to_end(&mut rest).unwrap(), 0, "it is closed");
     }
     assert!(begun.elapsed() >= FRONT_HEAD_WAIT);
     assert_eq!(half_body.answer().status, 408);
@@ -372,13 +374,24 @@ fn who_does_not_read_is_dropped_and_said_once() {
 }
 
 #[test]
+fn where_all_sessions_are_in_use_one_more_is_refused() {
+    let stand = Stand::start(|settings| settings.clients_max = 1);
+    let (mut peer, mut listener) = (stand.peer(), stand.peer());
+    let name = peer.open();
+    listener.send("GET /mcp", &[("mcp-session-id", &name)], "");
+    assert_eq!(listener.head().status, 200);
+    let full = peer.ask("POST /mcp", &[], &call(0, "initialize"));
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("1")));
+}
+
+#[test]
 fn a_thousand_sessions() {
     let stand = Stand::start(|settings| settings.clients_max = 1_000);
     let mut peer = stand.peer();
-    let names: Vec<String> = (0..1_000).map(|_| peer.open()).collect();
-    let full = peer.ask("POST /mcp", &[], &call(0, "initialize"));
-    assert_eq!((full.status, full.header("retry-after")), (503, Some("1")));
-    let clients: Vec<ClientId> = (0..1_000).map(|_| stand.joined()).collect();
+    let mut names: Vec<String> = (0..1_001).map(|_| peer.open()).collect();
+    let oldest = names.remove(0);
+    assert_eq!(peer.post(&oldest, &call(1, "echo")).status, 404, "it made room for the last");
+    let clients: Vec<ClientId> = (0..1_001).map(|_| stand.joined()).skip(1).collect();
     let mut listeners = Vec::new();
     for name in names.iter().take(100) {
         let mut listener = stand.peer();
@@ -392,7 +405,7 @@ fn a_thousand_sessions() {
     }
     for (number, listener) in listeners.iter_mut().enumerate() {
         let event = listener.event();
-        assert!(event.contains(&format!("\"for {}\"", number + 1)), "{event}");
+        assert!(event.contains(&format!("\"for {}\"", number + 2)), "{event}");
     }
     for name in &names {
         assert_eq!(peer.post(name, &call(1, "echo")).status, 200);

@@ -30,8 +30,9 @@ use super::messages::{
 use super::os::{self, short_path};
 use super::output_spool::{SpoolReader, SpooledOutput};
 use super::socket_task::{Peer, SocketTasks};
-use super::{InstanceStdio, Processes, StartError};
-use crate::os::{make_private, not_ours_alone};
+use super::warden::WARDEN;
+use super::{InstanceStdio, Processes, StartError, kill_one};
+use crate::os::{make_private, not_ours_alone, processes_with_stdout};
 use crate::process::{AbandonedWarden, InstanceIdentity, RetainedInstance};
 
 /// The name of the socket in the folder.
@@ -54,7 +55,7 @@ pub(crate) enum HandoverFolderError {
     Lock(PathBuf, #[source] io::Error),
     /// Something of it is still there.
     #[error(
-        "services of an afresh before this one are still there, by the lock in `{}`; end them, and try again",
+        "services of an afresh before this one are still there, by the lock in `{}`; run `afresh down`, and try again",
         .0.display()
     )]
     StillThere(PathBuf),
@@ -170,6 +171,37 @@ impl HandoverFolder {
 pub(crate) fn abandoned_warden(folder: &Path) -> Option<AbandonedWarden> {
     let Greeting { warden: pid, version, busy, instances, alone, .. } = visit(folder).ok()??.0;
     (!busy).then_some(AbandonedWarden { pid, version, instances, alone })
+}
+
+/// Ends what a warden keeps that has neither a supervisor nor the file of its socket, so that no visitor reaches it. It
+/// is known by the lock, which is its stdout, and killed: then its guardians end their instances, and themselves. Waits
+/// until all are gone. Returns how many instances it kept, or the processes that are left.
+pub(crate) fn end_lost(folder: &Path) -> Result<usize, Vec<u32>> {
+    // The folder itself can be gone, too.
+    let real = folder.ancestors().find_map(|above| {
+        let rest = folder.strip_prefix(above).ok()?;
+        Some(fs::canonicalize(above).ok()?.join(rest))
+    });
+    let lock = real.unwrap_or_else(|| folder.to_owned()).join(LOCK);
+    let is_lost = |(_, name, parent): &&(u32, String, String)| {
+        // A supervisor that is alive is ended itself.
+        name.as_bytes() == WARDEN.to_bytes() && parent != "afresh"
+    };
+    let holders = processes_with_stdout(&lock);
+    let lost: Vec<_> = holders.iter().filter(is_lost).collect();
+    if lost.is_empty() {
+        return Ok(0);
+    }
+    // One that is gone meanwhile needs no signal.
+    lost.iter().for_each(|(pid, ..)| kill_one(*pid).unwrap_or_default());
+    let wait = ORPHANED_GRACE * 2 + SWEEP_MAX * 2;
+    for _ in 0..wait.as_millis() / SWEEP_PAUSE.as_millis() {
+        if processes_with_stdout(&lock).is_empty() {
+            return Ok(holders.len() - lost.len());
+        }
+        std::thread::sleep(SWEEP_PAUSE);
+    }
+    Err(processes_with_stdout(&lock).into_iter().map(|(pid, ..)| pid).collect())
 }
 
 /// Connects to the warden that listens in this folder, and hears its greeting; none where there is no warden.

@@ -4,6 +4,8 @@
 //! restarts, and never waits for the warden.
 
 mod descendants;
+#[cfg(feature = "fuzzing")]
+mod fuzzed_frames;
 mod guardian;
 mod guardian_table;
 mod handover;
@@ -30,7 +32,9 @@ use std::process::{Command as StdCommand, Stdio};
 
 use afresh_core::definition::{OnSupervisorDeath, StopSignal};
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{PREDECESSOR_GRACE, PREDECESSOR_WAIT, SWEEP_PAUSE, WARDEN_LIFE_MIN};
+use afresh_core::limits::{
+    DESCRIPTORS_KEPT, PREDECESSOR_GRACE, PREDECESSOR_WAIT, SWEEP_PAUSE, WARDEN_LIFE_MIN,
+};
 use afresh_core::service::SpawnFailure;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
@@ -47,12 +51,15 @@ use super::spawn_error::explain;
 use super::{Command, Entered, OutputEnd, Report, WARDEN_COMMAND};
 
 pub(crate) use self::descendants::{is_alive, kill_one, terminate_one};
-pub(crate) use self::handover::{AdoptedInstance, abandoned_warden};
+#[cfg(feature = "fuzzing")]
+pub use self::fuzzed_frames::{FRAME_KINDS, FramesRead, read_frames};
+pub(crate) use self::handover::{AdoptedInstance, abandoned_warden, end_lost};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 pub(crate) use self::output_spool::SpoolReader;
 pub(crate) use self::usage::{own_usage, usage_of_tree, usage_of_trees};
 pub(crate) use self::warden::run as run_warden;
 pub(crate) use crate::os::dispositions::ignore_in_supervisor;
+use crate::os::{is_kept_back, too_many_files};
 
 /// An error of the setup of the process layer.
 #[derive(Debug, thiserror::Error)]
@@ -437,6 +444,9 @@ fn pipes() -> io::Result<(InstanceStdio, Vec<OwnedFd>)> {
     let (their_stdin, our_stdin) = os::pipe()?;
     let (our_stdout, their_stdout) = os::pipe()?;
     let (our_stderr, their_stderr) = os::pipe()?;
+    if is_kept_back(&their_stderr, DESCRIPTORS_KEPT) {
+        return Err(too_many_files());
+    }
     let ours = InstanceStdio {
         stdin: pipe::Sender::from_owned_fd(our_stdin)?,
         stdout: pipe::Receiver::from_owned_fd(our_stdout)?,

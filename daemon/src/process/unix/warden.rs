@@ -11,6 +11,7 @@
 //! it and all guardians hold.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
@@ -32,6 +33,9 @@ use super::messages::{
 use super::os::{self, Cgroup, ChildWatch};
 use crate::os::dispositions;
 
+/// The name of a warden in `ps`.
+pub(super) const WARDEN: &CStr = c"afresh-warden";
+
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
 /// gone. Returns in each of its guardians, too, when that one is done.
 pub(crate) fn run() -> io::Result<()> {
@@ -43,7 +47,7 @@ pub(crate) fn run() -> io::Result<()> {
     // may have a client to answer first.
     setsid().ok();
     dispositions::ignore(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
-    os::set_name(c"afresh-warden");
+    os::set_name(WARDEN);
     os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let parent_cgroup = Cgroup::own().inspect(Cgroup::clean);

@@ -4,7 +4,6 @@
 //! An agent has git too. What it does there is its affair, as long as our commits do not end up elsewhere and nothing
 //! that was done is lost. Nothing here changes anything.
 
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use afresh_core::limits::{GIT_LOCK_LOOK_EVERY, GIT_LOCK_PATIENCE, GIT_REFLOG_MAX};
@@ -12,6 +11,7 @@ use afresh_core::run::{GitAnswer, GitPosition, named};
 use tokio::time::{Instant, sleep};
 
 use super::{Git, Obstacle};
+use crate::write_path::WritePath;
 
 /// What stands there while git is in the middle of something, what that is, and the command that knows of it.
 const UNFINISHED: [(&str, &str, &str); 6] = [
@@ -294,7 +294,7 @@ fn word(name: &str) -> String {
 
 /// Makes a file and takes it away: rights alone do not say whether a disk can be written.
 fn try_to_write(folder: &Path) -> std::io::Result<()> {
-    let path = folder.join(format!("afresh-{}.tmp", std::process::id()));
-    OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-    std::fs::remove_file(&path)
+    let path = WritePath::beneath(folder, format!("afresh-{}.tmp", std::process::id()));
+    path.open_to_append()?;
+    path.remove()
 }

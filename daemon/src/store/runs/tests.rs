@@ -12,7 +12,7 @@ fn restarts_are_restarts_only_also_in_a_file_of_an_older_afresh() {
     // S9
     let dir = TempDir::new();
     let at = Stamp::since_unix_epoch(Duration::from_secs(1));
-    let runs = Runs::open(&dir.join(".")).unwrap();
+    let runs = Runs::open(&WritePath::named(dir.join("."))).unwrap();
     let run = runs.begin(at, ("PLAN.md", ""), "A plan", "claude").unwrap();
     let sessions = [
         (Kind::First, Cause::ContextLimitRestart),
@@ -46,7 +46,7 @@ fn restarts_are_restarts_only_also_in_a_file_of_an_older_afresh() {
         ALTER TABLE runs DROP COLUMN folder; PRAGMA user_version = 1;";
     runs.connection.execute_batch(old).unwrap();
     drop(runs);
-    let runs = Runs::open(&dir.join(".")).unwrap();
+    let runs = Runs::open(&WritePath::named(dir.join("."))).unwrap();
     assert_eq!(causes(&runs).len(), 2);
     assert_eq!(runs.records(run).unwrap().len(), 2 * sessions.len());
     runs.record(run, &[(at, Record::RunEnded { finish: Finish::Done })]).unwrap();
@@ -58,13 +58,13 @@ fn a_file_that_cannot_be_used_is_told_in_few_words_with_what_to_do() {
     let dir = TempDir::new();
     let state = dir.join(".");
     std::fs::write(Runs::path_in(&state), "this is no database, it is a text about one").unwrap();
-    let error = Runs::open(&state).unwrap_err();
+    let error = Runs::open(&WritePath::named(&state)).unwrap_err();
     assert!(error.to_string().ends_with("runs.db`: file is not a database"), "{error}");
     assert!(error.hint().contains("move the file away"));
     std::fs::remove_file(Runs::path_in(&state)).unwrap();
     let other = Connection::open(Runs::path_in(&state)).unwrap();
     other.execute_batch("CREATE TABLE runs (something)").unwrap();
-    let error = Runs::open(&state).unwrap_err();
+    let error = Runs::open(&WritePath::named(&state)).unwrap_err();
     assert!(error.to_string().ends_with("runs.db`: table runs already exists"), "{error}");
 }
 
@@ -74,7 +74,7 @@ fn a_file_that_was_taken_away_is_put_back_with_all_that_was_in_it() {
     let at = Stamp::since_unix_epoch(Duration::from_secs(1));
     let state = dir.join("state");
     std::fs::create_dir(&state).unwrap();
-    let mut runs = Runs::open(&state).unwrap();
+    let mut runs = Runs::open(&WritePath::named(&state)).unwrap();
     let run = runs.begin(at, ("PLAN.md", "sub"), "A plan", "claude").unwrap();
     let began =
         |name: &str| Record::PhaseBegan { phase: name.to_owned(), base: None, stashes: Vec::new() };
@@ -87,7 +87,7 @@ fn a_file_that_was_taken_away_is_put_back_with_all_that_was_in_it() {
     assert!(!runs.is_gone());
     runs.record(run, &[(at, began("B"))]).unwrap();
     drop(runs);
-    let runs = Runs::open(&state).unwrap();
+    let runs = Runs::open(&WritePath::named(&state)).unwrap();
     let phases: Vec<Record> =
         runs.records(run).unwrap().into_iter().map(|(_, record)| record).collect();
     assert_eq!(phases, [began("A"), began("B")]);
@@ -108,7 +108,7 @@ fn what_is_written_is_read_again_by_another_process() {
         Record::PhaseEnded { phase: "A".to_owned(), end: PhaseEnd::Done, detail: String::new() },
         Record::RunEnded { finish: Finish::Done },
     ];
-    let runs = Runs::open(&dir.join(".")).unwrap();
+    let runs = Runs::open(&WritePath::named(dir.join("."))).unwrap();
     let run = runs.begin(at, ("PLAN.md", ""), "A plan", "claude").unwrap();
     assert_eq!(runs.one(run).unwrap().unwrap().finish, None);
     let (first, rest) = records.split_at(2);
@@ -117,7 +117,7 @@ fn what_is_written_is_read_again_by_another_process() {
         runs.record(run, &some).unwrap();
     }
     drop(runs);
-    let runs = Runs::open(&dir.join(".")).unwrap();
+    let runs = Runs::open(&WritePath::named(dir.join("."))).unwrap();
     let read: Vec<Record> =
         runs.records(run).unwrap().into_iter().map(|(_, record)| record).collect();
     assert_eq!(read, records);
@@ -130,5 +130,5 @@ fn what_is_written_is_read_again_by_another_process() {
     assert_eq!(used, 5);
     runs.connection.pragma_update(None, "user_version", 99).unwrap();
     drop(runs);
-    assert!(matches!(Runs::open(&dir.join(".")), Err(RunsError::Newer(_, 99))));
+    assert!(matches!(Runs::open(&WritePath::named(dir.join("."))), Err(RunsError::Newer(_, 99))));
 }

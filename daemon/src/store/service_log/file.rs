@@ -1,10 +1,10 @@
 //! Owns one log file and those that it was rotated to, for its only writer. Driven by `writer.rs`. Never
 //! follows a link.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
 use std::iter::repeat_n;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use afresh_core::definition::LogLimits;
@@ -12,15 +12,15 @@ use afresh_core::log_line::{LogHead, age_look_interval, file_head, parse_file_he
 use afresh_core::time::Stamp;
 
 use crate::os::{self, FileKind};
-use crate::store::atomic_replace::folder_of;
 use crate::store::lock::lock_patiently;
 use crate::store::rotation::{ends_torn, numbers, rotate, rotated, write_lines};
 use crate::store::workspace::make_state_folder;
+use crate::write_path::WritePath;
 
 /// A log file, which may be away at times.
 #[derive(Debug, Default)]
 pub(super) struct LogFile {
-    pub(super) path: PathBuf,
+    pub(super) path: WritePath,
     limits: LogLimits,
     open: Option<OpenLogFile>,
     /// The number of the newest file, where it is known.
@@ -47,8 +47,6 @@ struct OpenLogFile {
 pub(super) enum WriteLogError {
     #[error("cannot create the folder `{0}`")]
     CreateFolder(PathBuf, #[source] io::Error),
-    #[error("`{0}` is a link; make it a folder, or remove it")]
-    FolderIsLink(PathBuf),
     #[error("it is {0}, not a file; remove it")]
     NotAFile(&'static str),
     #[error("another afresh writes it; give one of the two services another name")]
@@ -120,12 +118,12 @@ impl LogFile {
     /// Makes sure that the file that the path leads to is open, and returns its length.
     fn current(&mut self, now: Stamp) -> Result<u64, WriteLogError> {
         // It may have been removed or moved.
-        self.open = self.open.take().filter(|open| os::is_at_path(&open.file, &self.path));
+        self.open = self.open.take().filter(|open| os::is_at_path(&open.file, self.path.path()));
         if let (Some(open), Some(age_max)) = (&mut self.open, self.limits.age_max)
-            && now >= open.look_at
+            // The clock may have been set back since.
+            && (now >= open.look_at || open.look_at.since(now) > age_look_interval(age_max))
         {
-            let at = now.since(Stamp::default()).saturating_add(age_look_interval(age_max));
-            open.look_at = Stamp::since_unix_epoch(at);
+            open.look_at = now.later_by(age_look_interval(age_max));
             let is_old = open.first.is_some_and(|first| now.since(first) > age_max);
             if is_old && self.rotate().is_ok() {
                 self.open = None;
@@ -161,7 +159,8 @@ impl LogFile {
     }
 
     fn open(&mut self, now: Stamp) -> Result<OpenLogFile, WriteLogError> {
-        make_folder(folder_of(&self.path))?;
+        make_state_folder(&self.path)
+            .map_err(|error| WriteLogError::CreateFolder(self.path.parent().to_owned(), error))?;
         let lock = self.lock()?;
         self.sweep();
         let file = open_regular(&self.path)?;
@@ -179,7 +178,7 @@ impl LogFile {
             }
         };
         if self.number.is_none() {
-            let older = os::open_to_read(&rotated(&self.path, 1)).ok();
+            let older = os::open_to_read(&rotated(self.path.path(), 1)).ok();
             self.number = older.as_ref().and_then(number_of);
         }
         let is_torn = ends_torn(&file).map_err(WriteLogError::Open)?;
@@ -188,7 +187,7 @@ impl LogFile {
 
     /// Takes the right to write, which the system takes back when we end, however we do.
     fn lock(&self) -> Result<File, WriteLogError> {
-        let file = open_regular(&super::lock_of(&self.path))?;
+        let file = open_regular(&self.path.suffixed(super::LOCK))?;
         // `is_written` holds it for a moment.
         match lock_patiently(&file, repeat_n(Duration::from_millis(1), 20)) {
             Err(fs::TryLockError::WouldBlock) => Err(WriteLogError::Taken),
@@ -199,7 +198,7 @@ impl LogFile {
 
     fn rotate(&mut self) -> io::Result<()> {
         match self.limits.files_kept {
-            0 => fs::remove_file(&self.path)?,
+            0 => self.path.remove()?,
             kept => rotate(&self.path, kept)?,
         }
         self.open = None;
@@ -209,12 +208,13 @@ impl LogFile {
     /// Removes files that are too many or too old. One that can't be removed is tried again.
     fn sweep(&self) {
         let oldest = self.limits.age_max.and_then(|age| SystemTime::now().checked_sub(age));
-        for number in numbers(&self.path).unwrap_or_default() {
-            let path = rotated(&self.path, number);
-            let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
+        for number in numbers(self.path.path()).unwrap_or_default() {
+            let path = self.path.suffixed(&format!(".{number}"));
+            let written =
+                fs::symlink_metadata(path.path()).and_then(|metadata| metadata.modified());
             let is_old = oldest.is_some_and(|oldest| written.is_ok_and(|at| at < oldest));
             if number > self.limits.files_kept || is_old {
-                fs::remove_file(&path).ok();
+                path.remove().ok();
             }
         }
     }
@@ -254,37 +254,15 @@ pub(super) fn number_of(file: &File) -> Option<u64> {
     }
 }
 
-/// Opens a file of ours to append. A link is not followed: a project that was merely cloned may have one.
-fn open_regular(path: &Path) -> Result<File, WriteLogError> {
-    if path.is_symlink() {
-        return Err(WriteLogError::NotAFile("a symbolic link"));
-    }
-    let file = os::open_to_append(path).map_err(|error| match error.kind() {
+/// Opens a file of ours to append.
+fn open_regular(path: &WritePath) -> Result<File, WriteLogError> {
+    let file = path.open_to_append().map_err(|error| match error.kind() {
         io::ErrorKind::IsADirectory => WriteLogError::NotAFile("a folder"),
         _ => WriteLogError::Open(error),
     })?;
     match os::file_kind(&file).map_err(WriteLogError::Open)? {
         FileKind::Regular => Ok(file),
         _ => Err(WriteLogError::NotAFile("a pipe or a device")),
-    }
-}
-
-/// Makes the folder for logs, should it not be there, for this user alone.
-fn make_folder(folder: &Path) -> Result<(), WriteLogError> {
-    let failed = |source| WriteLogError::CreateFolder(folder.to_owned(), source);
-    if folder.is_symlink() {
-        return Err(WriteLogError::FolderIsLink(folder.to_owned()));
-    }
-    if folder.is_dir() {
-        return Ok(());
-    }
-    make_state_folder(folder_of(folder)).map_err(failed)?;
-    let mut builder = DirBuilder::new();
-    os::make_private(&mut builder);
-    match builder.create(folder) {
-        // Another afresh was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.map_err(failed),
     }
 }
 

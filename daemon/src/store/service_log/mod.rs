@@ -21,7 +21,6 @@ mod tests;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,6 +40,7 @@ use tokio::time::timeout;
 use self::writer::{LogWriter, TargetState};
 use crate::clock::now;
 use crate::store::locked;
+use crate::write_path::{WritePath, suffixed};
 
 /// The writer of all logs of one afresh. Its thread ends when this and every log and tee are dropped.
 #[derive(Debug)]
@@ -121,17 +121,17 @@ impl ServiceLogs {
     /// The log of a service. Its file is opened with the first line, and again when it went away. One
     /// that is open already, as an instance of an earlier definition may have it, is the same, with
     /// the new limits.
-    pub(crate) fn open(&self, path: PathBuf, limits: LogLimits) -> ServiceLog {
+    pub(crate) fn open(&self, path: WritePath, limits: LogLimits) -> ServiceLog {
         let mut targets = locked(&self.targets);
         targets.retain(|_, target| target.strong_count() > 0);
-        let known = targets.get(&path).and_then(Weak::upgrade);
+        let known = targets.get(path.path()).and_then(Weak::upgrade);
         let target = known.unwrap_or_else(|| {
             let target = LogTarget::default();
             locked(&target.state).file.path.clone_from(&path);
             Arc::new(target)
         });
         *locked(&target.limits) = limits;
-        targets.insert(path, Arc::downgrade(&target));
+        targets.insert(path.path().to_owned(), Arc::downgrade(&target));
         ServiceLog { queue: Arc::clone(&self.queue), target }
     }
 
@@ -254,6 +254,11 @@ fn head(generation: Generation, stream: LogStream, continues: bool) -> LogHead {
 /// The path of the log of a service, in the folder for logs. Names that are no names of files are written
 /// with `%`; the system refuses one that is too long, and that is said.
 pub fn file_of(folder: &Path, service: &str) -> PathBuf {
+    folder.join(file_name(service))
+}
+
+/// The name of the log of a service.
+pub(crate) fn file_name(service: &str) -> String {
     let mut name = String::new();
     for (at, c) in service.char_indices() {
         let is_plain = match c {
@@ -269,7 +274,7 @@ pub fn file_of(folder: &Path, service: &str) -> PathBuf {
             name.extend(escaped);
         }
     }
-    folder.join(name + ".log")
+    name + ".log"
 }
 
 /// The service whose log has this name.
@@ -306,14 +311,10 @@ pub fn services(folder: &Path) -> Vec<String> {
 
 /// Whether an afresh writes this log now.
 pub fn is_written(path: &Path) -> bool {
-    let lock = crate::os::open_to_read(&lock_of(path));
+    let lock = crate::os::open_to_read(suffixed(path.as_os_str(), LOCK).as_ref());
     // A lock that we get is given back when the file is closed.
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
 }
 
-/// The file whose lock the writer of a log holds.
-fn lock_of(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".lock");
-    name.into()
-}
+/// The end of the name of the file whose lock the writer of a log holds.
+const LOCK: &str = ".lock";

@@ -66,7 +66,7 @@ fn numbered(range: std::ops::Range<u32>) -> Vec<u8> {
 fn lines_are_whole_and_in_order_over_many_rotations() {
     let dir = TempDir::new();
     let (logs, told) = start();
-    let log = logs.open(dir.join("logs/web.log"), limits(100_000, 100));
+    let log = logs.open(WritePath::beneath(&dir.join(""), "logs/web.log"), limits(100_000, 100));
     write(&logs, &log, LogStream::Stdout, &numbered(0..50_000));
     let found = texts(&read(&dir.join("logs"), Query::default()));
     assert_eq!(found.len(), 50_000);
@@ -90,7 +90,8 @@ fn what_is_kept_stays_within_its_room() {
     let dir = TempDir::new();
     let (logs, _told) = start();
     for kept in [3, 1, 0] {
-        let log = logs.open(dir.join("logs/web.log"), limits(10_000, kept));
+        let log =
+            logs.open(WritePath::beneath(&dir.join(""), "logs/web.log"), limits(10_000, kept));
         write(&logs, &log, LogStream::Stdout, &numbered(0..10_000));
         let sizes = fs::read_dir(dir.join("logs")).unwrap().map(|e| e.unwrap().metadata().unwrap());
         let sizes: u64 = sizes.map(|metadata| metadata.len()).sum();
@@ -104,7 +105,7 @@ fn what_is_kept_stays_within_its_room() {
 fn bytes_are_kept_as_they_came_and_long_lines_in_pieces() {
     let dir = TempDir::new();
     let (logs, _told) = start();
-    let log = logs.open(dir.join("logs/web.log"), LogLimits::default());
+    let log = logs.open(WritePath::beneath(&dir.join(""), "logs/web.log"), LogLimits::default());
     let long = vec![b'x'; (1 << 20) + 1];
     let text = [b"\xff\x00\r\n\n# no head\n", &long[..], b"\nhalf"].concat();
     write(&logs, &log, LogStream::Stderr, &text);
@@ -127,7 +128,7 @@ fn a_torn_line_is_mended_and_said() {
     let path = dir.join("logs/web.log");
     let write_anew = |text: &[u8]| {
         let (logs, _told) = start();
-        let log = logs.open(path.clone(), LogLimits::default());
+        let log = logs.open(WritePath::named(&path), LogLimits::default());
         write(&logs, &log, LogStream::Stdout, text);
         drop((log, logs));
         crate::store::testing::wait_for("it is let go", || !is_written(&path));
@@ -152,7 +153,7 @@ fn losses_are_said_once_and_written_into_the_log() {
     let dir = TempDir::new();
     let (logs, told) = start();
     let path = dir.join("logs/web.log");
-    let log = logs.open(path.clone(), LogLimits::default());
+    let log = logs.open(WritePath::named(&path), LogLimits::default());
     // Fails for root too.
     fs::create_dir_all(&path).unwrap();
     for n in 0..5 {
@@ -179,7 +180,8 @@ fn losses_are_said_once_and_written_into_the_log() {
 fn what_is_removed_is_made_again() {
     let dir = TempDir::new();
     let (logs, told) = start();
-    let log = logs.open(dir.join(".afresh/logs/web.log"), LogLimits::default());
+    let log =
+        logs.open(WritePath::beneath(&dir.join(""), ".afresh/logs/web.log"), LogLimits::default());
     for n in 0..9 {
         write(&logs, &log, LogStream::Stdout, format!("{n}\n").as_bytes());
         match n % 3 {
@@ -203,7 +205,8 @@ fn what_is_not_ours_is_left_alone() {
     std::os::unix::fs::symlink(dir.join("mine"), dir.join("logs/link.log")).unwrap();
     std::os::unix::fs::symlink(dir.join("nothing"), dir.join("logs/to-nothing.log")).unwrap();
     for name in ["link", "to-nothing"] {
-        let log = logs.open(file_of(&dir.join("logs"), name), LogLimits::default());
+        let log =
+            logs.open(WritePath::beneath(&dir.join("logs"), file_name(name)), LogLimits::default());
         write(&logs, &log, LogStream::Stdout, b"x\n");
         assert!(told.try_recv().unwrap().contains("symbolic link"));
         assert!(told.try_recv().unwrap().ends_with("lacks 1 line"));
@@ -212,7 +215,7 @@ fn what_is_not_ours_is_left_alone() {
     assert!(!dir.join("nothing").exists());
     // Somebody's file is kept, under a number.
     fs::write(dir.join("logs/other.log"), "somebody's\n").unwrap();
-    let log = logs.open(dir.join("logs/other.log"), LogLimits::default());
+    let log = logs.open(WritePath::beneath(&dir.join(""), "logs/other.log"), LogLimits::default());
     write(&logs, &log, LogStream::Stdout, b"x\n");
     assert_eq!(fs::read(dir.join("logs/other.log.1")).unwrap(), b"somebody's\n");
 }
@@ -223,11 +226,16 @@ fn one_log_has_one_writer() {
     let (one, _told) = start();
     let (other, told) = start();
     let path = dir.join("logs/web.log");
-    let log = one.open(path.clone(), LogLimits::default());
+    let log = one.open(WritePath::named(&path), LogLimits::default());
     assert!(!is_written(&path));
     write(&one, &log, LogStream::Stdout, b"one\n");
     assert!(is_written(&path));
-    write(&other, &other.open(path.clone(), LogLimits::default()), LogStream::Stdout, b"other\n");
+    write(
+        &other,
+        &other.open(WritePath::named(&path), LogLimits::default()),
+        LogStream::Stdout,
+        b"other\n",
+    );
     assert!(told.try_recv().unwrap().contains("another afresh writes it"));
     assert_eq!(texts(&read(&dir.join("logs"), Query::default())), ["one"]);
     drop((log, one));
@@ -241,7 +249,7 @@ fn old_files_go() {
     let day = Duration::from_secs(86_400);
     let limits = LogLimits { age_max: Some(day), ..limits(100, 10) };
     let path = dir.join("logs/web.log");
-    let log = logs.open(path.clone(), limits);
+    let log = logs.open(WritePath::named(&path), limits);
     write(&logs, &log, LogStream::Stdout, b"1\n2\n3\n4\n5\n6\n");
     assert!(dir.join("logs/web.log.2").exists());
     let old = fs::File::open(dir.join("logs/web.log.2")).unwrap();
@@ -253,7 +261,7 @@ fn old_files_go() {
     crate::store::testing::wait_for("it is let go", || !is_written(&path));
     let (logs, _told) = start();
     let limits = LogLimits { file_bytes_max: 100_000, ..limits };
-    let log = logs.open(path.clone(), limits);
+    let log = logs.open(WritePath::named(&path), limits);
     write(&logs, &log, LogStream::Stdout, b"7\n");
     assert!(!dir.join("logs/web.log.2").exists());
     write(&logs, &log, LogStream::Stdout, b"8\n");
@@ -300,7 +308,7 @@ fn followers_miss_nothing_and_repeat_nothing() {
     const LINES: u32 = 20_000;
     let dir = TempDir::new();
     let (logs, _told) = start();
-    let log = logs.open(dir.join("logs/web.log"), limits(20_000, 100));
+    let log = logs.open(WritePath::beneath(&dir.join(""), "logs/web.log"), limits(20_000, 100));
     write(&logs, &log, LogStream::Stdout, &numbered(0..100));
     let folder = dir.join("logs");
     let follow = |names: Option<Vec<String>>| {
@@ -330,7 +338,7 @@ fn followers_miss_nothing_and_repeat_nothing() {
 fn a_follower_who_lags_is_told_what_is_missing() {
     let dir = TempDir::new();
     let (logs, _told) = start();
-    let log = logs.open(dir.join("logs/web.log"), limits(1_000, 1));
+    let log = logs.open(WritePath::beneath(&dir.join(""), "logs/web.log"), limits(1_000, 1));
     write(&logs, &log, LogStream::Stdout, b"first\n");
     let mut follower = LogFollower::open(&dir.join("logs"), None, last(1)).unwrap();
     assert_eq!(follower.next(PATIENCE).unwrap().unwrap().text, b"first");
@@ -369,7 +377,7 @@ fn names_become_names_of_files_and_back() {
 fn nobody_waits_for_a_disk_that_hangs_twice() {
     let dir = TempDir::new();
     let (logs, told) = start();
-    let log = logs.open(dir.join("logs/web.log"), LogLimits::default());
+    let log = logs.open(WritePath::beneath(&dir.join(""), "logs/web.log"), LogLimits::default());
     // The writer is held up as by a disk that does not answer.
     let hung = log.target.state.lock().unwrap();
     block_on(async {

@@ -72,7 +72,7 @@ impl TargetState {
             self.lose(lines_in(&page[written..]), chain(&error), notify);
         } else if self.is_told {
             self.is_told = false;
-            let path = self.file.path.display();
+            let path = self.file.path.path().display();
             notify(&format!("log: `{path}` is written again, and lacks {}", counted(told, "line")));
         }
     }
@@ -84,7 +84,7 @@ impl TargetState {
         if is_due && !self.is_told {
             self.told_at = Some(Instant::now());
             self.is_told = true;
-            let (path, why) = (self.file.path.display(), &self.why);
+            let (path, why) = (self.file.path.path().display(), &self.why);
             notify(&format!(
                 "log: `{path}` cannot be written: {why}; the service goes on, and what is lost is counted"
             ));
@@ -128,7 +128,7 @@ impl LogWriter {
             state.retry_at = None;
             state.write(*locked(&target.limits), 0, &[], &*self.notify);
             if state.lost > 0 {
-                let path = state.file.path.display();
+                let path = state.file.path.path().display();
                 (self.notify)(&format!("log: `{path}` lacks {}", counted(state.lost, "line")));
             }
             state.lost > 0

@@ -4,10 +4,10 @@
 //! that no two processes rotate, and none appends to a file that was removed. The lock is not held
 //! during a sync: it is free again after microseconds.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::iter::successors;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::audit::{EventType, Level, Record};
@@ -18,10 +18,11 @@ use tokio::time::Instant;
 
 use super::Settings;
 use crate::os::{self, FileKind};
-use crate::store::atomic_replace::{folder_of, sync_folder, without_unsupported};
+use crate::store::atomic_replace::without_unsupported;
 use crate::store::lock::lock_patiently;
 use crate::store::rotation::{ends_torn, rotate, write_lines};
 use crate::store::workspace::make_state_folder;
+use crate::write_path::WritePath;
 
 /// The file of the trail, which may be away at times.
 pub(super) struct TrailFile {
@@ -38,7 +39,7 @@ pub(super) struct TrailFile {
 struct OpenTrailFile {
     file: File,
     /// The path without symbolic links: rotated files stand beside the file itself.
-    real: PathBuf,
+    real: WritePath,
     /// Not a device.
     is_regular: bool,
     is_written: bool,
@@ -110,7 +111,8 @@ impl TrailFile {
             open.is_written = false;
             // Others may have created the file: every process makes sure of its name once.
             if open.is_regular && !open.is_folder_synced {
-                result = result.and(sync_folder(folder_of(&open.real)));
+                let synced = open.real.in_folder(|folder, _| folder.sync());
+                result = result.and(without_unsupported(synced));
                 open.is_folder_synced = true;
             }
         }
@@ -132,7 +134,7 @@ impl TrailFile {
             });
             let in_time = pauses.take_while(|_| Instant::now() < deadline);
             let is_locked = lock_patiently(&open.file, in_time).is_ok();
-            if os::is_at_path(&open.file, &self.settings.path) {
+            if os::is_at_path(&open.file, self.settings.path.path()) {
                 self.open = Some(open);
                 return Ok(is_locked);
             }
@@ -202,17 +204,16 @@ fn begins_as_trail(file: &File) -> io::Result<bool> {
 }
 
 impl OpenTrailFile {
-    fn new(path: &Path) -> Result<Self, WriteTrailError> {
-        let folder = folder_of(path);
-        make_state_folder(folder)
-            .map_err(|error| WriteTrailError::CreateFolder(folder.to_owned(), error))?;
+    fn new(path: &WritePath) -> Result<Self, WriteTrailError> {
+        make_state_folder(path)
+            .map_err(|error| WriteTrailError::CreateFolder(path.parent().to_owned(), error))?;
         // Opening it would create the file that it leads to, somewhere.
-        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
-        if is_link && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+        let is_link = path.path().is_symlink();
+        if is_link && path.path().metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Err(WriteTrailError::NotAFile("a symbolic link to nothing"));
         }
         // Reading is for the repair.
-        let file = os::open_to_append(path).map_err(|e| match e.kind() {
+        let file = path.open_to_append().map_err(|e| match e.kind() {
             io::ErrorKind::IsADirectory => WriteTrailError::NotAFile("a directory"),
             _ => WriteTrailError::Open(e),
         })?;
@@ -228,15 +229,15 @@ impl OpenTrailFile {
         }
         if is_regular && !begins_as_trail(&file).map_err(WriteTrailError::Open)? {
             // In our own folder it is a trail that was damaged: kept, but out of the way.
-            let own = folder.file_name().is_some_and(|name| name == ".afresh");
-            if !own || fs::rename(path, path.with_extension("jsonl.damaged")).is_err() {
+            let own = path.parent().file_name().is_some_and(|name| name == ".afresh");
+            if !own || path.rename(&path.suffixed(".damaged")).is_err() {
                 return Err(WriteTrailError::NotATrail);
             }
             return Self::new(path);
         }
         Ok(Self {
             file,
-            real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+            real: path.resolved().unwrap_or_else(|_| path.clone()),
             is_regular,
             is_written: false,
             is_folder_synced: false,

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::config::TrailSettings;
 use afresh_core::limits::{TRAIL_NOTICE_INTERVAL, TRAIL_QUEUE_LEN_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::time::{Stamp, show_duration};
 use tokio::sync::oneshot;
@@ -26,15 +27,17 @@ use tokio::time::Instant;
 
 use self::file::TrailFile;
 pub use self::file::WriteTrailError;
+use super::workspace::{TrailFiles, Workspace};
 use super::{counted, locked};
 use crate::clock::now;
 use crate::error_chain::chain;
+use crate::write_path::WritePath;
 
 /// The path of the trail, and its limits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file, such as `.afresh/audit.jsonl`.
-    pub path: PathBuf,
+    pub path: WritePath,
     /// The file is rotated before it is longer than this.
     pub file_bytes_max: u64,
     /// Rotated files that are kept, one at least.
@@ -46,6 +49,8 @@ pub struct Settings {
 pub struct Trail(Arc<TrailState>);
 
 struct TrailState {
+    /// The wall clock.
+    clock: Box<dyn Fn() -> Stamp + Send + Sync>,
     queue: Mutex<TrailQueue>,
     losses: Arc<Losses>,
     done: Mutex<Receiver<()>>,
@@ -54,8 +59,6 @@ struct TrailState {
 struct TrailQueue {
     /// None after the trail was closed.
     jobs: Option<SyncSender<TrailJob>>,
-    /// The clock may be set back; the stamps of a trail are not.
-    last_stamp: Stamp,
 }
 
 /// A record on its way to disk.
@@ -99,7 +102,15 @@ impl Trail {
     /// Starts the writer. The file is opened with the first record, and again when it went away;
     /// `notify` is told what a person should know, from any thread, and must not block.
     pub fn open(settings: Settings, notify: impl Fn(String) + Send + Sync + 'static) -> Self {
-        let (path, notify) = (settings.path.clone(), Box::new(notify));
+        Self::open_with_clock(settings, now, notify)
+    }
+
+    fn open_with_clock(
+        settings: Settings,
+        clock: impl Fn() -> Stamp + Send + Sync + 'static,
+        notify: impl Fn(String) + Send + Sync + 'static,
+    ) -> Self {
+        let (path, notify) = (settings.path.path().to_owned(), Box::new(notify));
         let losses = Arc::new(Losses { path, notify, state: Mutex::default() });
         let (sender, jobs) = mpsc::sync_channel(TRAIL_QUEUE_LEN_MAX);
         let (done_sender, done) = mpsc::sync_channel(1);
@@ -114,9 +125,26 @@ impl Trail {
             .name("afresh-trail".to_owned())
             .spawn(move || writer.run())
             .ok();
-        let queue = TrailQueue { jobs: Some(sender), last_stamp: Stamp::default() };
-        let shared = TrailState { queue: queue.into(), losses, done: done.into() };
+        let queue = TrailQueue { jobs: Some(sender) }.into();
+        let shared = TrailState { clock: Box::new(clock), queue, losses, done: done.into() };
         Self(Arc::new(shared))
+    }
+
+    /// Writes one record to the trail of a workspace, for a command that does nothing else with it.
+    pub fn write_one(
+        workspace: &mut Workspace,
+        settings: &TrailSettings,
+        record: Record,
+    ) -> Result<(), String> {
+        workspace.prepare().map_err(|error| chain(&error))?;
+        let settings = Settings {
+            path: TrailFiles::of(workspace, settings).audit,
+            file_bytes_max: settings.file_bytes_max,
+            files_kept: settings.files_kept,
+        };
+        let trail = Self::open(settings, |_| {});
+        trail.append(record);
+        trail.close(TRAIL_SYNC_WAIT).map_err(|error| chain(&error))
     }
 
     /// Hands in a fact. Never waits and never fails: see the module about losses.
@@ -155,10 +183,10 @@ impl Trail {
     }
 
     fn push(&self, record: Record, answer: Option<Acknowledgement>) {
-        let mut queue = locked(&self.0.queue);
-        // Stamped and queued under one lock, so that the stamps are in order.
-        let stamp = now().max(queue.last_stamp);
-        queue.last_stamp = stamp;
+        let queue = locked(&self.0.queue);
+        // Stamped and queued under one lock, so that the stamps are in order as long as the clock is not set back. Where
+        // it is, the stamps go back with it: the order of records is that of their lines.
+        let stamp = (self.0.clock)();
         let job = TrailJob { record, stamp, answer };
         let (job, error) = match &queue.jobs {
             None => (job, AnnounceError::Closed),

@@ -63,7 +63,7 @@ fn open(path: &Path) -> (Trail, Receiver<String>) {
     let (sender, notices) = mpsc::sync_channel(100);
     let limits = (TRAIL_FILE_BYTES_MAX, TRAIL_FILES_KEPT);
     let (file_bytes_max, files_kept) = limits;
-    let settings = Settings { path: path.to_owned(), file_bytes_max, files_kept };
+    let settings = Settings { path: WritePath::named(path), file_bytes_max, files_kept };
     let trail = Trail::open(settings, move |notice| sender.try_send(notice).unwrap());
     (trail, notices)
 }
@@ -77,7 +77,33 @@ fn next(notices: &Receiver<String>) -> String {
 }
 
 #[test]
-fn records_are_written_in_order_with_stamps_that_never_go_back() {
+fn after_a_jump_of_the_clock_stamps_are_true_again_and_the_order_is_kept() {
+    let dir = TempDir::new();
+    let path = dir.join("audit.jsonl");
+    let at =
+        |hours: u64| Stamp::since_unix_epoch(Duration::from_secs(1_800_000_000 + hours * 3600));
+    // Set forward by a year and back again, then back by a day and forward again.
+    let times = [at(24), at(24 * 366), at(25), at(1), at(26)];
+    let clock = Mutex::new(times.into_iter());
+    let settings =
+        Settings { path: WritePath::named(&path), file_bytes_max: 1 << 20, files_kept: 1 };
+    let clock = move || locked(&clock).next().expect("a stamp for each record");
+    let trail = Trail::open_with_clock(settings, clock, |_| {});
+    for n in 0..5 {
+        trail.announce_blocking(event(n)).unwrap();
+    }
+    close(&trail);
+    assert_eq!(numbers(&path), [0, 1, 2, 3, 4]);
+    let stamps: Vec<_> = read(&path).iter().map(|entry| entry.stamp.unwrap()).collect();
+    assert_eq!(stamps, times);
+    // `--since` finds what came after a record with an earlier stamp.
+    let filter = Filter { since: Some(at(25)), ..Filter::default() };
+    let since = History::open(&path, filter).unwrap();
+    assert_eq!(since.map(|entry| number(&entry.unwrap())).collect::<Vec<_>>(), [1, 2, 4]);
+}
+
+#[test]
+fn records_are_written_in_order() {
     let dir = TempDir::new();
     let path = dir.join("deep/er/audit.jsonl");
     let (trail, notices) = open(&path);
@@ -123,7 +149,7 @@ fn secrets_and_long_values_stay_out() {
 fn rotation_keeps_the_newest_files() {
     let dir = TempDir::new();
     let path = dir.join("audit.jsonl");
-    let settings = Settings { path: path.clone(), file_bytes_max: 1000, files_kept: 2 };
+    let settings = Settings { path: WritePath::named(&path), file_bytes_max: 1000, files_kept: 2 };
     let trail = Trail::open(settings, |notice| panic!("{notice:?}"));
     for n in 0..50 {
         trail.append(event(n));
@@ -148,7 +174,7 @@ fn a_file_that_cannot_be_rotated_grows_and_this_is_told() {
     let path = dir.join("audit.jsonl");
     // A folder with something in it can't be renamed over.
     fs::create_dir_all(dir.join("audit.jsonl.1/x")).unwrap();
-    let settings = Settings { path: path.clone(), file_bytes_max: 300, files_kept: 1 };
+    let settings = Settings { path: WritePath::named(&path), file_bytes_max: 300, files_kept: 1 };
     let (sender, notices) = mpsc::sync_channel(100);
     let trail = Trail::open(settings, move |notice| sender.try_send(notice).unwrap());
     for n in 0..10 {
@@ -294,7 +320,8 @@ fn writer_process() {
     let Ok(path) = std::env::var("AFRESH_TEST_TRAIL") else {
         return;
     };
-    let settings = Settings { path: path.into(), file_bytes_max: 4000, files_kept: 5000 };
+    let settings =
+        Settings { path: WritePath::named(path), file_bytes_max: 4000, files_kept: 5000 };
     let trail = Trail::open(settings, |_| {});
     let count: u64 = std::env::var("AFRESH_TEST_COUNT").unwrap().parse().unwrap();
     for n in 0..count {

@@ -6,7 +6,9 @@ use super::*;
 use crate::config::{Config, ConfigSource, load};
 use crate::definition::HealthSettings;
 use crate::gateway::access_patterns::Access;
-use crate::gateway::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
+use crate::gateway::backend::{
+    Backend, Expose, HttpServer, InheritedEnv, Pin, Prefix, Share, StdioServer, Transport,
+};
 use crate::gateway::settings::Token;
 use crate::limits::{SERVERS_MAX, TOKENS_MAX};
 use crate::policy::{Backoff, Policy, RestartMode};
@@ -79,6 +81,7 @@ command = ["npx", "-y", "$HOME"]
 args = ["--port=$PORT", "${NONE:-none}", "a$$b"]
 cwd = "sub"
 env = { KEY = "${env:TOKEN}", N = 3 }
+inherit_env = "minimal"
 env_file = ".env"
 backoff = "stepped"
 max_restarts = 0
@@ -99,6 +102,7 @@ idle_after = "1m"
 hide_when_down = true
 call_timeout = "30s"
 in_flight_max = 7
+pin = "block"
 
 [server.web]
 url = "http://localhost:${PORT}/mcp"
@@ -149,6 +153,7 @@ fn every_key_reaches_its_place() {
             command: strings(&["npx", "-y", "$HOME", "--port=3000", "none", "a$b"]),
             cwd: Some("sub".into()),
             env: pairs(&[("KEY", "hidden-value"), ("N", "3")]),
+            inherit_env: InheritedEnv::Minimal,
             env_file: Some(".env".into()),
             policy: Policy {
                 backoff: Backoff::Stepped,
@@ -171,6 +176,7 @@ fn every_key_reaches_its_place() {
         hide_when_down: true,
         call_timeout: Some(Duration::from_secs(30)),
         in_flight_max: 7,
+        pin: Pin::Block,
     };
     assert_eq!(gateway.servers[0], files);
     let web = HttpServer {
@@ -180,6 +186,7 @@ fn every_key_reaches_its_place() {
     };
     assert_eq!(gateway.servers[1].transport, Transport::Http(web));
     assert_eq!(gateway.servers[1].prefix, Prefix::None);
+    assert_eq!([1, 2].map(|at| gateway.servers[at].pin), [Pin::Warn, Pin::Off]);
     assert_eq!(gateway.servers[2].prefix, Prefix::None);
     assert_eq!(gateway.servers.len(), 3, "one is turned off");
     assert_eq!((gateway.expose, gateway.admin_tools), (Expose::Search, false));
@@ -193,9 +200,11 @@ fn every_key_reaches_its_place() {
         session_idle: Duration::from_secs(3600),
         keep_alive: Some(Duration::from_secs(30)),
         tokens: gateway.front.tokens.clone(),
+        token_file: None,
     };
     assert_eq!(gateway.front, front);
     assert_eq!(gateway.otlp.as_deref(), Some("http://127.0.0.1:4318"));
+    assert_eq!(gateway.own_variables, ["LONG", "AFRESH_GATEWAY_TOKEN"]);
     let ci = Token {
         secret: "0123456789abcdef".to_owned(),
         access: Access {
@@ -238,6 +247,7 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
         hide_when_down: false,
         call_timeout: None,
         in_flight_max: 256,
+        pin: Pin::Off,
     };
     assert_eq!(rest, usual);
     // What `[defaults]` says holds.

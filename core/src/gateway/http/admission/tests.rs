@@ -57,6 +57,39 @@ fn a_port_for_others_needs_a_token() {
 }
 
 #[test]
+fn over_a_socket_every_host_is_admitted_and_configured_tokens_still_count() {
+    let http = Some("unix:/run/gateway.sock".parse().unwrap());
+    let mut settings = FrontSettings { http, ..settings() };
+    assert_eq!(settings.check(), Ok(()));
+    let head = |authorization| Head {
+        caller: Caller { host: Some("anything"), origin: None, authorization },
+        ..post()
+    };
+    let admits = |settings: &FrontSettings, authorization| {
+        let gate = Gate::new(settings, 0).renewed(settings);
+        gate.admit(&head(authorization)).map_err(|refusal| refusal.status)
+    };
+    assert_eq!(admits(&settings, None), Err(401));
+    assert_eq!(admits(&settings, Some("Bearer first-secret")), Ok(Admitted::Post(Some(0))));
+    settings.tokens.clear();
+    assert_eq!(settings.check(), Ok(()));
+    assert_eq!(admits(&settings, None), Ok(Admitted::Post(None)));
+}
+
+#[test]
+fn the_name_of_a_token_that_is_known_is_told() {
+    let gate = Gate::new(&settings(), 8808);
+    for (authorization, name) in [
+        (Some("Bearer other-secret"), Some("two")),
+        (Some("Bearer other-secre"), None),
+        (Some("other-secret"), None),
+        (None, None),
+    ] {
+        assert_eq!(gate.token_name(authorization).as_deref(), name, "{authorization:?}");
+    }
+}
+
+#[test]
 fn hosts_and_origins_are_ours_or_allowed() {
     let host = |host| {
         let caller = Caller { host, ..post().caller };

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use super::super::super::access_patterns::Access;
 use super::super::super::backend::Backend;
-use super::super::super::{ClientId, Input};
+use super::super::super::{ClientId, Effect, Input};
+use super::super::Settings;
 use super::{World, backend, settings, text};
+use crate::limits::MESSAGE_DEPTH_MAX;
 
 impl World {
     /// A client says these bytes.
@@ -38,6 +40,7 @@ fn what_a_client_may_not_call_is_not_called_by_another_spelling() {
         r#"{"id":"x","method":"tools/call","params":{"name":"a__get","Name":"set"}}"#,
         r#"{"id":"x","method":"tools/call","params":{"name":"a__get"},"p\u0061rams":{"name":"set"}}"#,
         r#"{"id":"x","method":"resources/read","params":{"uri":"x://a/a"},"m\u0065thod":"tools/call"}"#,
+        r#"{"\u0069d":"x","m\u0065thod":"tools/call","params":{"name":"a__set"}}"#,
     ] {
         world.told.clear();
         world.writes(1, line);
@@ -99,4 +102,74 @@ fn nobody_answers_or_asks_in_the_name_of_another() {
     world.say(link, &json!({"jsonrpc": "2.0", "id": theirs, "result": result}), None);
     world.input(Input::Wakeup);
     assert_eq!(text(&world.answer_to(2, &other).expect("it is answered")), "done");
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_answered_and_not_passed_on() {
+    let mut world = World::new(settings(), &[(backend("a"), &["get"])]);
+    world.silent.push("tools/call");
+    world.legacy(1);
+    let call = |id: &str, depth: usize| {
+        let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        format!(
+            r#"{{"id":"{id}","method":"tools/call","params":{{"name":"a__get","arguments":{{"x":{deep}}}}}}}"#
+        )
+    };
+    // The message itself has three.
+    world.writes(1, &call("fits", MESSAGE_DEPTH_MAX - 3));
+    assert_eq!(world.calls().len(), 1);
+    world.writes(1, &call("deep", MESSAGE_DEPTH_MAX - 2));
+    world.writes(1, &format!("[{}]", call("in a batch", 5_000)));
+    assert_eq!(world.calls().len(), 1);
+    for id in ["deep", "in a batch"] {
+        let answer = world.answer_to(1, &json!(id)).expect("it is answered");
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    }
+    // A server whose request is answered so gets an error in its place.
+    world.server_writes("a", r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#);
+    let asked = world.told[&ClientId(1)].last().expect("it is asked").0["id"].clone();
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    world.writes(1, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"result":{deep}}}"#));
+    let (_, heard) = world.heard.last().expect("it is answered");
+    assert_eq!((&heard["id"], &heard["error"]["code"]), (&json!("r"), &json!(-32603)));
+}
+
+#[test]
+fn what_is_no_json_is_not_passed_on_to_clients_over_http() {
+    for is_single in [false, true] {
+        let settings = Settings { is_single, ..settings() };
+        let mut hub = World::new(settings, &[(backend("a"), &["get"])]);
+        hub.silent.push("tools/call");
+        hub.legacy(1);
+        let id = hub.send(1, "tools/call", json!({"name": "a__get"}));
+        let number = hub.calls()[0]["id"].clone();
+        let link = hub.link("a");
+        let mut told = Vec::new();
+        for line in [
+            r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":01}}"#.to_owned(),
+            format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"n":01}}}}"#),
+        ] {
+            let input = Input::Link { link, line: line.into_bytes(), about: None };
+            told.extend(hub.hub.handle(hub.now, input));
+        }
+        let lines: Vec<String> = told
+            .into_iter()
+            .filter_map(|effect| match effect {
+                Effect::ToClient { line, .. } => Some(String::from_utf8(line).unwrap()),
+                _ => None,
+            })
+            .collect();
+        match is_single {
+            // On stdio bytes are forwarded as they came.
+            true => assert_eq!(lines.iter().filter(|line| line.contains("01")).count(), 2),
+            false => {
+                let [error] = &lines[..] else { panic!("{lines:?}") };
+                let error: Value = serde_json::from_str(error).unwrap();
+                assert_eq!(
+                    (&error["id"], &error["error"]["data"]["reason"]),
+                    (&id, &json!("bad_reply"))
+                );
+            }
+        }
+    }
 }

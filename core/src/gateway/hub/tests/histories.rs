@@ -69,7 +69,10 @@ impl History {
                         ["server_down", "server_busy", "circuit_open"].map(SpanOutcome::Failed);
                     self.traced += usize::from(!refused.contains(&span.outcome));
                 }
-                Effect::Refused { .. } | Effect::Log(_) => {}
+                Effect::Refused { .. }
+                | Effect::RestartCalled { .. }
+                | Effect::Log(_)
+                | Effect::Pin(_) => {}
             }
         }
     }

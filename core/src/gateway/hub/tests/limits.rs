@@ -12,8 +12,8 @@ use super::{World, backend, names, settings, text, two};
 use crate::limits::{
     CATALOG_ENTRIES_MAX, CATALOG_NAME_CHARS_MAX, CATALOG_PAGES_MAX, CIRCUIT_OPEN_FOR,
     CLIENT_FLIGHTS_MAX, CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX, FOUND_TOOLS, FOUND_TOOLS_MAX,
-    GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PROBE_MAX,
-    SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX,
+    FRONT_BATCH_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX,
+    PROBE_MAX, SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX, TURN_ANSWERS_BYTES_MAX,
 };
 use crate::time::Time;
 
@@ -53,6 +53,8 @@ impl Alone {
                 Effect::Open { .. }
                 | Effect::Close { .. }
                 | Effect::Refused { .. }
+                | Effect::RestartCalled { .. }
+                | Effect::Pin(_)
                 | Effect::Span(_) => {}
             }
         }
@@ -387,4 +389,74 @@ fn what_is_too_long_or_not_taken_is_answered_in_its_place() {
         assert!(answer["error"]["message"].to_string().contains(said), "{answer}");
     }
     assert_eq!(world.hub.in_flight(), 0);
+}
+
+/// Requests for the list of tools in one line.
+fn batch(count: usize) -> Vec<u8> {
+    let list = |id: usize| json!({"jsonrpc": "2.0", "id": 100 + id, "method": "tools/list"});
+    Value::from((0..count).map(list).collect::<Vec<_>>()).to_string().into_bytes()
+}
+
+/// A list as long as a page.
+fn long_page() -> String {
+    let entry = |n: usize| format!(r#"{{"name":"t{n}","description":"{}"}}"#, "x".repeat(9_900));
+    let tools: Vec<String> = (0..100).map(entry).collect();
+    format!(r#"{{"tools":[{}]}}"#, tools.join(","))
+}
+
+#[test]
+fn a_batch_is_answered_as_far_as_one_turn_goes() {
+    let mut alone = Alone::new();
+    alone.begin();
+    alone.answers_to("tools/list", &long_page());
+    alone.to_client.clear();
+    let client = super::ClientId(1);
+    alone.input(Input::Client { client, line: batch(200) });
+    let (busy, whole): (Vec<&Value>, Vec<&Value>) =
+        alone.to_client.iter().partition(|answer| answer["error"].is_object());
+    assert_eq!(busy.len() + whole.len(), 200);
+    let fit = TURN_ANSWERS_BYTES_MAX / 1_000_000 + 1;
+    assert!((fit - 1..=fit + 1).contains(&whole.len()), "{}", whole.len());
+    assert_eq!(busy[0]["error"]["data"]["reason"], "server_busy", "{}", busy[0]);
+    // The next one is another turn.
+    assert_eq!(alone.tools(), 100);
+    // One that is too long is none.
+    alone.to_client.clear();
+    alone.input(Input::Client { client, line: batch(FRONT_BATCH_MAX + 1) });
+    let [error] = &alone.to_client[..] else { panic!("{:?}", alone.to_client) };
+    assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(-32600)));
+}
+
+#[test]
+fn a_batch_of_a_server_has_a_bound_too() {
+    let mut alone = Alone::new();
+    alone.begin();
+    for (count, is_long) in [(FRONT_BATCH_MAX, false), (FRONT_BATCH_MAX + 1, true)] {
+        let (link, line) = (alone.link, vec!["1"; count].join(","));
+        alone.input(Input::Link { link, line: format!("[{line}]").into_bytes(), about: None });
+        let is_said = alone.log.iter().any(|text| text.contains("too many messages"));
+        assert_eq!(is_said, is_long, "{:?}", alone.log);
+    }
+}
+
+#[test]
+fn lists_that_waited_are_answered_turn_by_turn() {
+    let mut alone = Alone::new();
+    alone.begin();
+    let client = super::ClientId(1);
+    alone.input(Input::Client { client, line: batch(20) });
+    let answers = |alone: &Alone| {
+        alone.to_client.iter().filter(|line| line["result"]["tools"].is_array()).count()
+    };
+    assert_eq!(answers(&alone), 0, "the server is starting");
+    alone.answers_to("tools/list", &long_page());
+    let mut before = answers(&alone);
+    assert!((1..10).contains(&before), "{before}");
+    while before < 20 {
+        assert!(alone.hub.next_wakeup() <= Some(alone.now), "it goes on at once");
+        alone.input(Input::Wakeup);
+        let now = answers(&alone);
+        assert!(now > before && now < before + 10, "{now} after {before}");
+        before = now;
+    }
 }

@@ -69,6 +69,8 @@ fn no_server_takes_the_names_of_our_own_tools() {
     assert_eq!(tools(&mut world, 1), [&["get", "put"][..], &ours[..]].concat());
     let restart = json!({"name": "restart_server", "arguments": {"server": "p"}});
     assert_eq!(text(&world.ask(1, "tools/call", restart)), "p did afresh_restart_server");
+    assert_eq!(world.restarted_by.len(), 1);
+    assert_eq!(world.restarted_by[0]["tool"], "restart_server");
     assert!(text(&world.call(1, "server_status")).starts_with("p: ready"));
     assert_eq!(clashes(&world).len(), 2, "{:?}", world.log);
     assert!(clashes(&world)[0].contains(

@@ -28,10 +28,15 @@ fn turn(other: &mut Peer) {
 /// Whether a peer has no answer yet, though another had many meanwhile.
 fn waits(peer: &mut Peer, other: &mut Peer) -> bool {
     turn(other);
+    !has_answer(peer)
+}
+
+/// Whether something has come.
+fn has_answer(peer: &Peer) -> bool {
     peer.stream.set_nonblocking(true).unwrap();
     let found = peer.stream.peek(&mut [0]).map_err(|error| error.kind());
     peer.stream.set_nonblocking(false).unwrap();
-    found == Err(ErrorKind::WouldBlock)
+    found != Err(ErrorKind::WouldBlock)
 }
 
 /// Whether the other end has hung up.
@@ -45,14 +50,47 @@ fn is_over(peer: &mut Peer) -> bool {
 #[test]
 fn so_many_connections_are_served_and_others_wait_for_their_turn() {
     let stand = Stand::start_with(|bounds| bounds.connections_max = 2, |_| {});
-    let (mut first, mut second) = (stand.peer(), stand.peer());
-    assert_eq!((health(&mut first), health(&mut second)), (200, 200));
+    let mut first = stand.peer();
+    let name = first.open();
+    let client = stand.joined();
+    first.send_post(&name, &call(1, "hold"));
+    // The first is `initialize`.
+    stand.wait_said(client, 2);
+    let mut second = stand.peer();
+    second.send("GET /mcp", &[("mcp-session-id", &name)], "");
+    assert_eq!(second.head().status, 200);
     let mut third = stand.peer();
     third.send("GET /health", &[], "");
-    assert!(waits(&mut third, &mut second));
+    for _ in 0..20 {
+        stand.queue();
+    }
+    assert!(!has_answer(&third), "both of the others are served");
     drop(first);
     assert_eq!(third.answer().status, 200);
-    assert_eq!(health(&mut second), 200);
+    stand.tell(client, r#"{"method":"later"}"#, None);
+    while !second.event().contains("later") {}
+}
+
+#[test]
+fn a_connection_without_a_request_makes_room_for_a_new_one() {
+    let bound = |bounds: &mut Bounds| {
+        (bounds.connections_max, bounds.head_wait, bounds.idle_wait) = (3, NEVER, NEVER);
+    };
+    let stand = Stand::start_with(bound, |_| {});
+    let (mut idle, mut silent, mut half) = (stand.peer(), stand.peer(), stand.peer());
+    assert_eq!(health(&mut idle), 200);
+    half.stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: loc").unwrap();
+    // Those that never had a request go first, the oldest of them before.
+    let mut others: Vec<Peer> = Vec::new();
+    for gone in [&mut silent, &mut half, &mut idle] {
+        let mut other = stand.peer();
+        assert_eq!(health(&mut other), 200);
+        others.push(other);
+        assert!(is_over(gone));
+    }
+    for other in &mut others {
+        assert_eq!(health(other), 200);
+    }
 }
 
 #[test]

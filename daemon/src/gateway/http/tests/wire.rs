@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::Bounds;
-use super::super::{HttpFront, bind};
+use super::super::{BoundFront, HttpFront, bind};
 use crate::output::Output;
+use crate::refusals::Refusals;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -28,6 +29,7 @@ pub(super) fn settings() -> FrontSettings {
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         tokens: Vec::new(),
+        token_file: None,
         clients_max: 100,
         body_bytes_max: 4 * 1024 * 1024,
         requests_per_second: None,
@@ -75,8 +77,8 @@ impl Stand {
         let (mut settings, mut bounds) = (settings(), Bounds::default());
         change(&mut settings);
         bound(&mut bounds);
-        let bound = bind(&settings, settings.http.unwrap()).unwrap();
-        let address = bound.1;
+        let bound = bind(&settings, settings.http.as_ref().unwrap()).unwrap();
+        let address = port_of(&bound);
         let (orders, mut inbox) = mpsc::channel(10_000);
         let (said, words) = sync_channel(100_000);
         let (end, ended) = sync_channel(1);
@@ -86,7 +88,7 @@ impl Stand {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let mut front = HttpFront::start(bound, &settings, bounds, output).unwrap();
+                let mut front = HttpFront::start(bound, &settings, bounds, (output, no_refusals())).unwrap();
                 let mut serves = true;
                 loop {
                     tokio::select! {
@@ -339,7 +341,13 @@ impl Peer {
 
     fn read(&mut self) {
         let mut bytes = [0; 64 * 1024];
-        let count = self.stream.read(&mut bytes).expect("an answer");
+        // A signal to the process of the tests interrupts reads of sockets with a timeout.
+        let count = loop {
+            match self.stream.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.expect("an answer"),
+            }
+        };
         assert!(count > 0, "it ends after {:?}", String::from_utf8_lossy(&self.rest));
         self.rest.extend_from_slice(&bytes[..count]);
     }
@@ -380,4 +388,16 @@ impl Peer {
         }
         answer
     }
+}
+
+/// The port of a front that listens on one.
+pub(super) fn port_of(bound: &BoundFront) -> SocketAddr {
+    match bound {
+        BoundFront::Port(_, address) => *address,
+        BoundFront::Socket(..) => panic!("it is a socket"),
+    }
+}
+
+fn no_refusals() -> Refusals {
+    Refusals::new("test", drop)
 }
