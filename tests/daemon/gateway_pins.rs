@@ -157,6 +157,12 @@ fn a_changed_tool_is_withheld_until_it_is_accepted() {
         let why = refused["error"]["message"].as_str().unwrap_or_default();
         assert!(why.contains("withheld") && why.contains("`afresh trust a`"), "{refused}");
     }
+    // A thread writes it: `afresh trust` shows what is written.
+    wait_for("what differs is noted", || {
+        let pins = world.pins();
+        let pending = &pins["servers"][0]["pending"];
+        pending["instructions"][""] == "Be bad." && pending["tools"]["new"].is_string()
+    });
     let accepted = world.trust();
     assert_eq!(accepted.code, Some(0), "{accepted:?}");
     for line in ["changed: get", "new: new", "changed: instructions", "+ Be bad."] {
