@@ -148,6 +148,26 @@ fn up_starts_its_services_and_no_hook_or_port_of_a_clone() {
 }
 
 #[test]
+fn up_starts_its_services_though_the_file_of_trust_cannot_be_read() {
+    let env = TestEnv::without_trust();
+    let hook = "[hook.run]\ncommand = [\"touch\", \"started-hook\"]\n";
+    let crashing = service("web", &["exit", "3"], "max_restarts = 1\n");
+    env.write("afresh.toml", &[hook, &crashing, &service("api", &["idle"], "")].concat());
+    accept(&env);
+    let file = env.home().join(".local/state/afresh/private/trust.json");
+    for broken in ["{\"version\": 99}", "not JSON"] {
+        fs::write(&file, broken).expect("ours");
+        let mut up = env.start(&["up", "--plain"]);
+        wait_up(&env, "api");
+        up.wait_stderr("nothing counts as trusted", 1);
+        wait_for("it gave up", || !env.events("server_gave_up").is_empty());
+        stop(&env, &mut up);
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), broken);
+        assert!(started(&env).is_empty(), "{:?}", started(&env));
+    }
+}
+
+#[test]
 fn a_run_does_not_take_its_agent_from_a_clone() {
     let env = TestEnv::without_trust();
     env.write("PLAN.md", "# A plan\n\n## Phase: One\n\nDo it.\n\n- Gate: true\n");

@@ -263,17 +263,20 @@ impl ProjectFile {
     }
 }
 
-/// A project that was merely cloned must not make us write to files of the user's.
+/// A project that was merely cloned must not make afresh write to files of the user's, nor to those of git, some of which
+/// git acts on.
 fn leads_outside(value: &Value) -> bool {
     let Value::Path(path) = value else { return false };
-    Path::new(path)
-        .components()
-        .any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
+    Path::new(path).components().any(|part| match part {
+        Component::Normal(name) => name.eq_ignore_ascii_case(".git"),
+        part => part != Component::CurDir,
+    })
 }
 
 fn outside_error(key: &str, place: &Location, instead: &str) -> ConfigError {
     let message = format!("`{key}` of a project leads out of the project");
-    let hint = format!("name one inside, or set it in your own configuration{instead}");
+    let hint =
+        format!("name one inside, not in `.git`, or set it in your own configuration{instead}");
     place.error(ErrorKind::BadValue, message, hint)
 }
 

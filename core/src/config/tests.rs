@@ -82,7 +82,7 @@ fn without_files_the_defaults_are_those_of_the_policy() {
 
 #[test]
 fn a_project_names_no_file_outside_of_itself() {
-    for path in ["/etc/passwd", "../other", "a/../../b"] {
+    for path in ["/etc/passwd", "../other", "a/../../b", ".git/hooks/x", "sub/.GIT/x"] {
         let text = format!("[trail]\naudit_file = \"{path}\"");
         let [error] = &load_text(&text).unwrap_err()[..] else { panic!("one error") };
         assert_eq!(error.message, "`audit_file` of a project leads out of the project");

@@ -476,12 +476,12 @@ const WRONG_LINES: [(&str, &str, &str); 32] = [
     (
         "cwd = '/etc'",
         "'/etc': `cwd` of a project leads out of the project",
-        "name one inside, or set it in your own configuration",
+        "name one inside, not in `.git`, or set it in your own configuration",
     ),
     (
         "env_file = '../x'",
         "'../x': `env_file` of a project leads out of the project",
-        "name one inside, or set it in your own configuration",
+        "name one inside, not in `.git`, or set it in your own configuration",
     ),
     ("cwd = ''", "'': `cwd` must be a path, not ``", "for example `cwd = \"server\"`"),
     (
