@@ -5,10 +5,11 @@ mod environment;
 mod error;
 mod output;
 mod plan_file;
-mod running;
-mod screen;
+mod running_services;
+mod since;
 mod status_table;
 mod trust;
+mod up_screen;
 
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ fn run(cli: Cli) -> CommandResult {
         Command::Down(arguments) => cli::down::run(&arguments, &environment),
         Command::Reload(arguments) => cli::reload::run(&arguments, &environment),
         Command::Status(arguments) => cli::status::run(&arguments, &environment),
-        Command::Lifecycle(command) => cli::lifecycle::run(&command, &environment),
+        Command::Lifecycle(command) => cli::start_stop_restart::run(&command, &environment),
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
         Command::Attach(arguments) => cli::attach::run(&arguments, &environment),
         Command::Events(arguments) => cli::events::run(&arguments, &environment),

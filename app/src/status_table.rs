@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use afresh_core::control::{HealthState, HealthStatus, ServiceStatus, State};
+use afresh_core::duration::show_duration;
 use afresh_core::text::{cells, cut_to_cells, harmless};
-use afresh_core::time::show_duration;
 
 use crate::output::Paint;
 

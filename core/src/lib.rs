@@ -11,7 +11,7 @@
 //!
 //! # Reading order
 //!
-//! 1. Values: [`id`], [`time`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
+//! 1. Values: [`id`], [`time`], [`duration`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
 //! 2. One service: [`service`] (start, exit, restart, swap), with [`exponential_wait`], [`stop_ladder`], [`health`] and
 //!    [`memory_limit`]; [`fleet`] for several of them.
 //! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients).
@@ -33,6 +33,7 @@ pub mod config;
 pub mod control;
 pub mod definition;
 mod dependency_cycles;
+pub mod duration;
 pub mod env_file;
 pub mod error_excerpt;
 pub mod exponential_wait;

@@ -2,8 +2,7 @@
 //! on, opened or sent out. Made by `config` and `client_import`, kept by the daemon, shown by `afresh trust`. Never
 //! accepts a request: the caller says which are.
 
-use crate::limits::{TRUST_BLANKS_MAX, TRUST_LINE_CHARS_MAX, UNTRUSTED_NAMES_MAX};
-use crate::text::cell;
+use crate::limits::UNTRUSTED_NAMES_MAX;
 
 /// A part of a project's files that needs trust. Its exact content is what is accepted: one that has changed in any
 /// way is another one.
@@ -71,43 +70,6 @@ pub fn changed_lines(old: &str, new: &str) -> Vec<String> {
     gone.chain(added).collect()
 }
 
-/// A line as a user can judge it: what is invisible, or turns the direction of writing, is written out, and so are
-/// many blanks. It is broken into lines that fit a terminal, so that no part of it is out of sight.
-pub fn visible_lines(line: &str) -> Vec<String> {
-    let mut shown = String::new();
-    let mut rest = line.chars().peekable();
-    while let Some(c) = rest.next() {
-        if c != ' ' {
-            push_visible(&mut shown, c);
-            continue;
-        }
-        let mut blanks = 1;
-        while rest.next_if_eq(&' ').is_some() {
-            blanks += 1;
-        }
-        match blanks {
-            0..=TRUST_BLANKS_MAX => shown.extend(std::iter::repeat_n(' ', blanks)),
-            many => shown.push_str(&format!("\\u{{20}}({many} blanks)")),
-        }
-    }
-    let chars: Vec<char> = shown.chars().collect();
-    chars.chunks(TRUST_LINE_CHARS_MAX).map(|chunk| chunk.iter().collect()).collect()
-}
-
-fn push_visible(shown: &mut String, c: char) {
-    let (mut drawn, cells) = cell(c);
-    // Blanks of other widths look like none, or like the end of a word.
-    let is_plain = drawn.next() == Some(c) && cells > 0 && !c.is_whitespace();
-    match is_plain && !BLANK_LETTERS.contains(&c) {
-        true => shown.push(c),
-        false => shown.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-    }
-}
-
-/// Letters that draw nothing: fillers of Hangul, the blank of Braille, the soft hyphen.
-const BLANK_LETTERS: [char; 6] =
-    ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}', '\u{2800}', '\u{ad}'];
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -140,24 +102,6 @@ mod tests {
         ] {
             assert_eq!(TrustRequest::is_called(known, name), wanted, "{known} {name}");
         }
-    }
-
-    #[test]
-    fn what_hides_is_written_out() {
-        for (text, wanted) in [
-            ("curl é 漢 ✅", "curl é 漢 ✅"),
-            ("a\u{1b}[2Kb\n\t\u{7f}", "a\\u{1b}[2Kb\\u{a}\\u{9}\\u{7f}"),
-            ("\u{202e}fdp\u{200b}\u{feff}", "\\u{202e}fdp\\u{200b}\\u{feff}"),
-            ("x\u{e0041}\u{fe0f}\u{301}", "x\\u{e0041}\\u{fe0f}\\u{301}"),
-            ("a\u{a0}b\u{3164}c\u{ad}", "a\\u{a0}b\\u{3164}c\\u{ad}"),
-            ("a   b", "a   b"),
-        ] {
-            assert_eq!(visible_lines(text), [wanted], "{text:?}");
-        }
-        let far = format!("ls{}; evil", " ".repeat(9_000));
-        assert_eq!(visible_lines(&far), ["ls\\u{20}(9000 blanks); evil"]);
-        let long = "x".repeat(TRUST_LINE_CHARS_MAX) + "; evil";
-        assert_eq!(visible_lines(&long)[1], "; evil");
     }
 
     #[test]

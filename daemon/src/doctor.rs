@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::agent::AgentKind;
 use afresh_core::config::TrailSettings;
+use afresh_core::duration::show_duration;
 use afresh_core::limits::{
     FREE_BYTES_MIN, OPEN_FILES_MIN, PROCESSES_MIN, VERSION_BYTES_MAX, VERSION_PROBE_MAX,
     WATCHERS_MIN, WATCHES_MIN,
 };
 use afresh_core::service::Exit;
 use afresh_core::text::harmless;
-use afresh_core::time::show_duration;
 
 use crate::error_chain::chain;
 use crate::os::{self, ProcessLimit, WatchLimits, is_variable, program_in};

@@ -4,12 +4,13 @@
 //! client to a server and back without leaving it. Clients over HTTP and servers over HTTP have tasks of
 //! their own. The loop never decides about a message.
 
-mod front;
 mod http;
 mod links;
 mod otlp_sender;
+mod own_token;
 mod pin_store;
 mod remote;
+mod stdio_and_http_clients;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,10 +20,9 @@ use std::pin::pin;
 use afresh_core::audit::{Actor, EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{ErrorAnswer, Face, ReloadAnswer, ServiceStatus, ShutdownAnswer};
-use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::otlp_export::Destination;
-use afresh_core::gateway::settings::{FrontAddress, FrontSettings, Gateway as Wanted, Token};
+use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input, Settings};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{
@@ -34,16 +34,15 @@ use afresh_core::trust::untrusted_note;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
-use self::front::{FrontEvent, GatewayFront};
 #[cfg(feature = "fuzzing")]
 pub use self::http::admit_request;
 use self::links::Links;
 use self::otlp_sender::Spans;
+pub use self::own_token::{OwnTokenError, guard_front};
 use self::pin_store::{PinEvent, PinStore};
+use self::stdio_and_http_clients::{FrontEvent, GatewayFront};
 use crate::clock::sleep_until;
-use crate::control::{
-    About, Control, ListenError, LoopRequest, Reloading, RuntimeFolders, reloaded, token,
-};
+use crate::control::{About, Control, LoopRequest, Reloading, RuntimeFolders, reloaded};
 use crate::definition::Surroundings;
 use crate::driver::Driver;
 use crate::mcp::ServerPoll;
@@ -51,7 +50,6 @@ use crate::os::{SignalRequest, Signals};
 use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::pins::RepositoryPins;
 use crate::store::trust::TrustWatch;
-use crate::store::user_state::{UserState, UserStateError};
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervisor;
 
@@ -89,40 +87,6 @@ pub struct Gateway {
 
 /// Reads the configuration again: all of it, and what people should know. What is wrong with it comes as text.
 pub type ReloadGateway = Box<dyn FnMut() -> Result<(Wanted, Vec<String>), String> + Send>;
-
-/// The name of the token that is made where none is configured, and of its file in the user's private folder.
-const OWN_TOKEN: (&str, &str) = ("default", "gateway.token");
-
-/// Why there is no token of the gateway's own.
-#[derive(Debug, thiserror::Error)]
-pub enum OwnTokenError {
-    /// The folder of the user's state cannot be used.
-    #[error("there is no place for the token of the gateway")]
-    Folder(#[source] UserStateError),
-    /// The file in it cannot be used.
-    #[error("there is no token of the gateway")]
-    File(#[source] ListenError),
-}
-
-/// Makes clients send a token where they reach the gateway over a port of this machine and none is configured: any user
-/// of the machine could call tools. It is made once for all gateways of the user, and stays.
-pub fn guard_front(
-    front: &mut FrontSettings,
-    state: Result<UserState, UserStateError>,
-) -> Result<(), OwnTokenError> {
-    let needs_token = front.http.as_ref().is_some_and(FrontAddress::needs_own_token);
-    if !needs_token || !front.tokens.is_empty() {
-        return Ok(());
-    }
-    let (name, file) = OWN_TOKEN;
-    let state = state.and_then(|state| state.prepare().map(|()| state));
-    let path = state.map_err(OwnTokenError::Folder)?.path(file);
-    let secret = token(&path).map_err(OwnTokenError::File)?;
-    let access = Access { name: name.to_owned(), ..Access::default() };
-    front.tokens.push(Token { secret, access });
-    front.token_file = Some(path);
-    Ok(())
-}
 
 /// Serves until the client is gone or a signal ends it. Returns the exit code.
 pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use afresh_core::audit::redact::excerpt;
 use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::duration::show_duration;
 use afresh_core::hook::{
     About, Deliveries, Delivery, DeliveryFailure, Effect, Happening, HookDefinition, HookEvent,
     HookId, HookTarget, Input, Message, Shape, Stories,
@@ -24,7 +25,7 @@ use afresh_core::limits::{
     HOOK_REQUEST_WAIT, HOOKS_CLOSE_WAIT,
 };
 use afresh_core::service::{Event, Exit};
-use afresh_core::time::{Time, show_duration};
+use afresh_core::time::Time;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;

@@ -28,7 +28,6 @@ mod http;
 mod install_files;
 mod keep;
 mod mcp;
-mod notify;
 mod os;
 mod output;
 mod pipe;
@@ -44,6 +43,7 @@ mod startup;
 pub mod store;
 mod stream;
 mod supervise;
+mod systemd_notify;
 mod up;
 mod watch;
 mod wires;
@@ -59,7 +59,6 @@ pub use self::install_files::{
 };
 pub use self::keep::{Keep, keep};
 pub use self::mcp::{Mcp, mcp};
-pub use self::notify::without_notify;
 pub use self::os::{
     HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front, is_readable_by_others, is_variable,
     leave_session, next_keys, program_in, suspend,
@@ -71,6 +70,7 @@ pub use self::run::{
 };
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::startup::SetupError;
+pub use self::systemd_notify::without_notify;
 pub use self::up::{Lines, Reload, Reloaded, Up, UpError, up};
 pub use self::write_path::{WritePath, leads_out};
 

@@ -6,10 +6,10 @@
 //! for a peer.
 
 mod fast_path;
+mod gateway_servers;
 mod poll;
 mod restart_triggers;
 mod server;
-mod servers;
 mod status_and_logs;
 
 use std::path::PathBuf;
@@ -27,12 +27,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 pub(crate) use self::fast_path::FastPath;
+pub(crate) use self::gateway_servers::{ServerPoll, Servers};
 use self::poll::{PipePoll, Polled};
 pub(crate) use self::restart_triggers::RestartTriggers;
 use self::restart_triggers::Trigger;
 pub(crate) use self::server::Server;
 use self::server::ServerDriver;
-pub(crate) use self::servers::{ServerPoll, Servers};
 use crate::clock::seed;
 use crate::control::Control;
 use crate::definition::{Definition, Surroundings, Variables};

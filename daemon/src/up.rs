@@ -28,7 +28,6 @@ use self::service_loop::{Configuration, StatusView};
 use crate::control::{About, Bound, Control, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::hooks::HookSetup;
-use crate::notify::{Notify, without_notify};
 use crate::os;
 use crate::output::{Output, OutputThread, SanitizedStream, Sanitizer};
 use crate::process::{Entered, Processes};
@@ -39,6 +38,7 @@ use crate::store::lock::{Lock, LockError, Sole};
 use crate::store::rotation::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervisor;
+use crate::systemd_notify::{Notify, without_notify};
 
 /// The services to keep alive, and their settings.
 pub struct Up {

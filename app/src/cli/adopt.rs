@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use afresh_core::adopt::{ClientServer, DiffLine, DiffMark, File, State, Wrapper, is_afresh};
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
-use afresh_daemon::store::clients::{
+use afresh_daemon::store::client_files::{
     ClientFile, ClientText, FileOwner, ReadClientFileError, own_command,
 };
 use clap::{Args, Parser};

@@ -15,7 +15,7 @@ use crate::cli::logs::tell_missing;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::RunningServices;
+use crate::running_services::RunningServices;
 
 /// See what a service writes, and type to its stdin
 #[derive(Debug, Args)]

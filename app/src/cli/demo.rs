@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use afresh_core::time::show_duration;
+use afresh_core::duration::show_duration;
 use afresh_daemon::{kill_process, monotonic, process_is_alive};
 use clap::Args;
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output;
-use crate::running::{RunningServices, first_names};
+use crate::running_services::{RunningServices, first_names};
 
 /// Ends the `afresh up` of this workspace, be it in the background or on another terminal.
 ///

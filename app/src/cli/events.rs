@@ -9,11 +9,11 @@ use afresh_core::time::Stamp;
 use afresh_daemon::control::{self, Followed, Follower};
 use clap::Args;
 
-use super::history::{Since, parse_since};
 use crate::environment::Environment;
 use crate::error::{CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::RunningServices;
+use crate::running_services::RunningServices;
+use crate::since::{Since, parse_since};
 
 /// Shows what has happened under the afresh processes that run: starts, crashes, restarts, and why.
 ///

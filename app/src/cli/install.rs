@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::install::{InstallStep, Installation, Standing, name_of, parse_name, standing};
 use afresh_core::text::harmless;
-use afresh_daemon::store::clients::own_path;
+use afresh_daemon::store::client_files::own_path;
 use afresh_daemon::{
     HOME_VARIABLE, Home, read_installed, remove_installed, run_steps, write_installed,
 };

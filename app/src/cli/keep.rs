@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use afresh_core::config::{Flag, parse_size};
 use afresh_core::definition::{LogLimits, Port};
+use afresh_core::duration::parse_duration;
 use afresh_core::health::{HealthCheck, Probe};
 use afresh_core::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use afresh_core::policy::{Policy, RestartMode};
-use afresh_core::time::parse_duration;
 use afresh_daemon::{Command, Keep};
 use clap::Args;
 use serde_json::Value;

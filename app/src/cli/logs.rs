@@ -14,11 +14,12 @@ use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::cli::history::{Since, parse_since, tell_damaged};
+use crate::cli::history::tell_damaged;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::{RunningServices, first_names, is_called, workspace};
+use crate::running_services::{RunningServices, first_names, is_called, workspace};
+use crate::since::{Since, parse_since};
 
 /// Shows what services wrote, and what afresh said about them; without names, all services of this workspace,
 /// by time.

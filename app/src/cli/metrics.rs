@@ -7,7 +7,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::CommandResult;
 use crate::output;
-use crate::running::{RunningServices, workspace};
+use crate::running_services::{RunningServices, workspace};
 
 /// Prints the metrics of what runs under afresh: states, uptimes, restarts and their reasons, memory, CPU, in
 /// the text format of Prometheus.

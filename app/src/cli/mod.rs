@@ -15,7 +15,6 @@ pub(crate) mod history;
 pub(crate) mod hooks;
 pub(crate) mod install;
 pub(crate) mod keep;
-pub(crate) mod lifecycle;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
@@ -24,6 +23,7 @@ pub(crate) mod plan;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod start_stop_restart;
 pub(crate) mod status;
 pub(crate) mod trust;
 pub(crate) mod trust_pins;
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Reload(reload::ReloadArgs),
     Status(status::StatusArgs),
     #[command(flatten)]
-    Lifecycle(lifecycle::LifecycleCommand),
+    Lifecycle(start_stop_restart::LifecycleCommand),
     Logs(logs::LogsArgs),
     Attach(attach::AttachArgs),
     Events(events::EventsArgs),

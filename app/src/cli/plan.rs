@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use afresh_core::duration::write_duration;
 use afresh_core::run::plan::{EXAMPLE, Gate, Phase, Plan, PlanError};
 use afresh_core::text::harmless;
-use afresh_core::time::write_duration;
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::{Value, json};
 

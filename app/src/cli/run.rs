@@ -1,10 +1,10 @@
 //! `afresh run`.
 
+mod agent_mcp_servers;
 mod flags;
 mod progress_lines;
 mod resume_choice;
 mod screen;
-mod servers;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use afresh_core::adopt::agent_servers::{AgentServers, SupervisedServer};
+use afresh_core::adopt::agent_mcp_servers::{AgentServers, SupervisedServer};
 use afresh_core::agent::AgentKind;
 use afresh_core::audit::redact::redact_args;
 use afresh_core::config::{Config, RunSettings, ShownSetting};
@@ -27,11 +27,11 @@ use afresh_daemon::{AgentSetup, ProcessMark, Run, RunError, RunUpdate, WritePath
 use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
 
+use self::agent_mcp_servers::OwnServers;
 use self::flags::RunFlags;
 use self::progress_lines::ProgressPrinter;
 use self::resume_choice::PlanRuns;
 use self::screen::{Facts, RunScreen};
-use self::servers::OwnServers;
 use crate::cli::config::print_tables;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let (kind, program) = agent(&config.run, environment)?;
     let servers = OwnServers::new(kind, &program, config.run.supervise_mcp, environment)?;
     let found = servers.find();
-    servers::warn(&found);
+    agent_mcp_servers::warn(&found);
     if let Some(warning) = config.run.settings.unkept(&plan, kind) {
         output::warn(&harmless(&warning));
     }
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     logs.make_folder().map_err(unavailable)?;
     let teller = ProgressPrinter::new();
     teller.begins(number, &plan, kind, logs.path());
-    servers::tell(&found);
+    agent_mcp_servers::tell(&found);
     let (sender, requests) = afresh_daemon::user_requests();
     let is_drawn = !arguments.plain && screen::is_possible();
     let screen = is_drawn.then(|| RunScreen::start(Facts::new(&plan, number, kind), sender));

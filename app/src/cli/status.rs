@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::control::{HealthState, HealthStatus, RunStatus, ServiceStatus};
+use afresh_core::duration::{parse_duration, show_duration};
 use afresh_core::text::harmless;
-use afresh_core::time::{parse_duration, show_duration};
 use afresh_daemon::control::{Reached, Watcher, Woken};
 use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Paint};
-use crate::running::RunningServices;
+use crate::running_services::RunningServices;
 use crate::status_table::{
     Load, Row, average, cut, memory, percent, redraw, rounded, table, terminal_size,
 };

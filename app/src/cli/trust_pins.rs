@@ -3,7 +3,8 @@
 
 use afresh_core::gateway::pins::{Difference, PinnedServer, differences};
 use afresh_core::hidden_characters::escaped;
-use afresh_core::trust::{TrustRequest, visible_lines};
+use afresh_core::hidden_characters::visible_lines;
+use afresh_core::trust::TrustRequest;
 use afresh_daemon::store::pins::RepositoryPins;
 use afresh_daemon::store::trust::Repository;
 

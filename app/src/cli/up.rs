@@ -9,8 +9,8 @@ use std::time::Duration;
 use afresh_core::config::DaemonSettings;
 use afresh_core::control::{Face, ServiceStatus, State};
 use afresh_core::definition::ServiceDefinition;
+use afresh_core::duration::parse_duration;
 use afresh_core::limits::STATUSES_QUEUE_MAX;
-use afresh_core::time::parse_duration;
 use afresh_core::trust::untrusted_note;
 use afresh_daemon::control::{self, Daemon};
 use afresh_daemon::store::lock::{LockError, Sole};
@@ -21,9 +21,9 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit, OrExit, harmless_lines};
 use crate::output::{self, Paint};
-use crate::running;
-use crate::screen::Screen;
+use crate::running_services;
 use crate::status_table;
+use crate::up_screen::Screen;
 
 /// Keeps all services of `afresh.toml` alive.
 ///
@@ -164,7 +164,7 @@ fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings
 
 /// The running afresh of these kinds in this workspace. There is one `afresh up` at most.
 pub(crate) fn daemons(environment: &Environment, faces: &[Face]) -> CommandResult<Vec<Daemon>> {
-    let here = running::workspace(environment);
+    let here = running_services::workspace(environment);
     let mut all = control::daemons(&environment.runtime_folders())?;
     all.retain(|daemon| faces.contains(&daemon.version.face) && daemon.version.workspace == here);
     Ok(all)

@@ -6,12 +6,13 @@
 //! and line ends stay. Nothing is remembered anywhere: the text after adopting says all that undoing
 //! needs, and undoing gives the same bytes again.
 
-pub mod agent_servers;
+pub mod agent_mcp_servers;
 mod client_json;
 mod client_toml;
 mod diff;
 pub(crate) mod entry_fields;
 mod jsonc;
+mod undo;
 mod wrapper;
 
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! A server in the configuration of a client: how it is started, where that stands in the text, and the wrapper in
-//! front of its command: put there, recognised, and taken away.
+//! front of its command: put there and recognised; `undo.rs` takes it away.
 //!
 //! `--name NAME` as two words says that there was a list of arguments before, `--name=NAME` as one
 //! word that there was none: so an undo knows whether to leave an empty list.
@@ -179,44 +179,6 @@ impl ClientServer {
             Launch::Remote | Launch::Odd(_) => Vec::new(),
         }
     }
-
-    /// The changes that take the wrapper away.
-    pub(super) fn unwrap(&self, text: &str) -> Vec<Edit> {
-        let Wrapped::Yes { command } = behind(&self.launch.words()) else {
-            return Vec::new();
-        };
-        let delete = |range| Edit { range, text: String::new() };
-        match &self.launch {
-            Launch::Whole(list) => {
-                vec![delete(list.words[0].range.start..list.words[command].range.start)]
-            }
-            Launch::Split(Split { command: program, args: Some(args), .. }) => {
-                // The list begins behind the program.
-                let (words, command) = (&args.list.words, command - 1);
-                let own = &words[command].range;
-                let original = text[own.clone()].to_owned();
-                let restored = |range| Edit { range, text: original.clone() };
-                if let Some(next) = words.get(command + 1) {
-                    let front = delete(words[0].range.start..next.range.start);
-                    return vec![restored(program.range.clone()), front];
-                }
-                let (start, end) = (program.range.end, args.key.start);
-                let is_ours = words[1].text.starts_with("--name=")
-                    && start <= end
-                    && text[start..end].chars().all(|c| c == ',' || c.is_ascii_whitespace());
-                if is_ours {
-                    return vec![restored(program.range.start..args.list.range.end)];
-                }
-                let emptied = match args.list.ends_with_comma {
-                    // A comma after the last word can't stay without it.
-                    true => Edit { range: args.list.range.clone(), text: "[]".to_owned() },
-                    false => delete(words[0].range.start..own.end),
-                };
-                vec![restored(program.range.clone()), emptied]
-            }
-            Launch::Split(_) | Launch::Remote | Launch::Odd(_) => Vec::new(),
-        }
-    }
 }
 
 const BROKEN: &str = "`afresh mcp` has no command after `--`";
@@ -260,7 +222,7 @@ pub fn is_afresh(command: &str) -> bool {
 }
 
 /// Whether afresh stands in front of a command.
-enum Wrapped {
+pub(super) enum Wrapped {
     No,
     /// The command is this word of the list.
     Yes {
@@ -271,7 +233,7 @@ enum Wrapped {
 }
 
 /// Whether the first of these words is afresh in front of a command, and which word that is.
-fn behind(words: &[&SpannedText]) -> Wrapped {
+pub(super) fn behind(words: &[&SpannedText]) -> Wrapped {
     match words {
         [program, mcp, ..] if is_afresh(&program.text) && mcp.text == "mcp" => {}
         _ => return Wrapped::No,

@@ -6,9 +6,10 @@
 //!
 //! Owns no process and no clock. What it does not know it passes over.
 
-mod outcome;
+mod failure;
+mod launch_and_permissions;
+mod mcp_servers;
 mod outgoing;
-mod servers;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -16,7 +17,7 @@ mod usage;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use self::outcome::Known;
+use self::failure::Known;
 use self::usage::Meter;
 use super::stream::{self, Object, RunningTools};
 use super::{
@@ -37,7 +38,7 @@ pub(super) const PROFILE: Profile = Profile {
     settings_variable: None,
     session: |setup, _| Box::new(Claude::new(setup)),
     is_delta,
-    servers: servers::RULES,
+    servers: mcp_servers::RULES,
 };
 
 /// The machine of one session of Claude Code.
@@ -118,7 +119,7 @@ impl Claude {
             Some("control_response") => self.answer(&line),
             Some("control_request") => self.asked(&line),
             Some("rate_limit_event") => {
-                self.known.limit = outcome::limit_met(&line.object("rate_limit_info"));
+                self.known.limit = failure::limit_met(&line.object("rate_limit_info"));
             }
             _ => {}
         }
@@ -223,7 +224,11 @@ impl Claude {
         // Where its model or its account has no automatic mode, it would refuse even to edit.
         let fell_back = line.text("permissionMode").as_deref() == Some("default");
         if self.setup.permission == Permission::Auto && fell_back && self.is_open {
-            self.ask("set_permission_mode", "mode", outgoing::mode(Permission::Edit).into());
+            self.ask(
+                "set_permission_mode",
+                "mode",
+                launch_and_permissions::mode(Permission::Edit).into(),
+            );
         }
     }
 
@@ -250,7 +255,7 @@ impl Claude {
             return;
         }
         if *end != Some(TurnEnd::Interrupted) {
-            *end = Some(outcome::turn_end(line, &self.known, now));
+            *end = Some(failure::turn_end(line, &self.known, now));
         }
         if !self.says_state {
             self.idle();
@@ -334,7 +339,7 @@ impl Claude {
 
 impl AgentSession for Claude {
     fn start(&self) -> Start {
-        outgoing::start(&self.setup)
+        launch_and_permissions::start(&self.setup)
     }
 
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {

@@ -12,9 +12,10 @@
 //! that is still the same turn, with one end.
 
 mod failure;
+mod launch_and_permissions;
+mod mcp_servers;
 mod notifications;
 mod outgoing;
-mod servers;
 mod usage;
 
 #[cfg(test)]
@@ -41,7 +42,7 @@ pub(super) const PROFILE: Profile = Profile {
     settings_variable: None,
     session: |setup, _| Box::new(Codex::new(setup)),
     is_delta,
-    servers: servers::RULES,
+    servers: mcp_servers::RULES,
 };
 
 /// The machine of one session of Codex.
@@ -292,7 +293,7 @@ impl Codex {
     fn open(&mut self) {
         if self.phase != Phase::Closed {
             self.effects.push(write(&json!({ "method": "initialized" })));
-            let params = outgoing::thread_start(&self.setup);
+            let params = launch_and_permissions::thread_start(&self.setup);
             self.ask("thread/start", params, PendingRequest::Thread);
         }
     }

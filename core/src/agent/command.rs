@@ -3,6 +3,7 @@
 //! It gets its only prompt when it starts, and its only turn ends with its process. It cannot be steered, and to
 //! interrupt it is to end its process: this machine only remembers that it was wanted. Its window is unknown.
 
+use super::token_estimate::{length, tokens};
 use super::{
     AgentEvent, AgentSession, ContextUse, Effect, Input, Instruction, Profile, Setup, Speaks,
     Spent, Start, TurnEnd, TurnFailure,
@@ -21,7 +22,7 @@ pub(super) const PROFILE: Profile = Profile {
     settings_variable: None,
     session: |setup, _| Box::new(CommandSession::new(setup)),
     is_delta: |_| false,
-    servers: super::servers::NO_SERVERS,
+    servers: super::mcp_servers::NO_SERVERS,
 };
 
 /// A session of a command.
@@ -136,15 +137,6 @@ impl AgentSession for CommandSession {
             | Input::Wakeup => Vec::new(),
         }
     }
-}
-
-/// A token has about four characters; what the command adds by itself and does not show makes it more.
-const fn tokens(chars: u64) -> u64 {
-    chars.saturating_mul(13) / 40
-}
-
-fn length(text: &str) -> u64 {
-    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 mod claude;
 mod codex;
 mod command;
+pub mod mcp_servers;
 mod opencode;
-pub mod servers;
 mod stream;
+mod token_estimate;
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use serde_json::{Map, Value};
 
-use self::servers::{ConfigFile, ProjectContext, ServerRules};
+use self::mcp_servers::{ConfigFile, ProjectContext, ServerRules};
 use crate::audit::redact::{KnownSecrets, Redaction};
 use crate::limits::{AGENT_END_WAIT, AGENT_SERVER_END_WAIT};
 use crate::service::Exit;

@@ -7,9 +7,9 @@ use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
 use super::key::Field;
 use super::keys::{SECTIONS, Section, TableKind, settings};
-use super::kind::{Value, value_hint};
-use super::setting_values::SourcedValue;
+use super::settings::SourcedValue;
 use super::tables::Table;
+use super::value_syntax::{Value, value_hint};
 use super::{ConfigSource, Errors, FileKind};
 use crate::audit::redact::redact_text;
 use crate::error_excerpt::LineIndex;

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::kind::{Kind, Value};
+use super::value_syntax::{Kind, Value};
 use crate::definition::{Dependency, Port, StopSignal};
 
 /// One key, without the Rust type of its value.
@@ -228,9 +228,9 @@ macro_rules! words {
         }
 
         impl $crate::config::key::FromValue for $type {
-            fn from_value(value: &$crate::config::kind::Value) -> Option<Self> {
+            fn from_value(value: &$crate::config::value_syntax::Value) -> Option<Self> {
                 match value {
-                    $($crate::config::kind::Value::Word($word) => Some(Self::$variant),)+
+                    $($crate::config::value_syntax::Value::Word($word) => Some(Self::$variant),)+
                     _ => None,
                 }
             }

@@ -13,31 +13,33 @@
 //! service says. What is about the gateway is checked here, and made by [`Config::gateway`]: values of
 //! its servers can need variables that only the gateway has.
 
+mod byte_size;
 mod file;
 mod key;
 mod keys;
-mod kind;
 mod schema;
-mod setting_values;
+mod settings;
 mod shell_split;
 mod tables;
+mod value_syntax;
 
 use std::path::{Component, Path, PathBuf};
 use std::ptr;
 use std::time::Duration;
 
-pub use self::kind::{Value, parse_size};
+pub use self::byte_size::parse_size;
 pub use self::schema::{reference, schema};
-pub use self::setting_values::{ConfiguredPath, DaemonSettings, RunSettings, TrailSettings};
+pub use self::settings::{ConfiguredPath, DaemonSettings, RunSettings, TrailSettings};
 pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
+pub use self::value_syntax::Value;
 pub use crate::report::{ConfigError, ErrorKind, Origin};
 
 use self::key::{Field, FromValue as _};
 use self::keys::defaults::WATCH_DEBOUNCE;
 use self::keys::run::PERMISSION_MODE;
-use self::kind::value_hint;
-use self::setting_values::{SourcedValue, Values};
+use self::settings::{SourcedValue, Values};
 use self::tables::Table;
+use self::value_syntax::value_hint;
 use crate::agent::Permission;
 use crate::definition::{HealthSettings, ServiceDefinition};
 use crate::error_excerpt::Excerpt;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::key::{Fallback, Field};
 use super::keys::{SECTIONS, Section, TableKind};
-use super::kind::Kind;
+use super::value_syntax::Kind;
 use crate::limits::{
     CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN,
 };

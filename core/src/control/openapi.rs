@@ -7,7 +7,8 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use super::route_table::{Body, Kind, Operation, ROUTES, Route};
+use super::query_parameters::Kind;
+use super::route_table::{Body, Operation, ROUTES, Route};
 use super::{
     ChangeAnswer, ChangeRequest, ErrorAnswer, EventPage, Gap, InputAnswer, LogPage, ReloadAnswer,
     RestartAnswer, ServiceList, ShutdownAnswer, VersionAnswer,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::inherited_env::InheritedEnv;
 use super::pins::PinKey;
 use crate::definition::HealthSettings;
 use crate::policy::Policy;
@@ -96,48 +97,6 @@ pub struct StdioServer {
     /// How long these must be quiet before a change counts.
     pub watch_debounce: Duration,
 }
-
-/// Which of afresh's own variables a server gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InheritedEnv {
-    /// All but those that are the gateway's own.
-    #[default]
-    All,
-    /// Those that programs need to run at all: [`BASIC_VARIABLES`] and [`BASIC_PREFIXES`].
-    Minimal,
-}
-
-/// Variables that programs need to find other programs, their user's folders, their language and their terminal. The
-/// last two lines are those of Windows.
-pub const BASIC_VARIABLES: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "PWD",
-    "TMP",
-    "TEMP",
-    "SYSTEMROOT",
-    "SYSTEMDRIVE",
-    "WINDIR",
-    "COMSPEC",
-    "PATHEXT",
-    "USERNAME",
-    "USERPROFILE",
-    "APPDATA",
-    "LOCALAPPDATA",
-    "PROGRAMDATA",
-    "PROGRAMFILES",
-];
-
-/// How further ones of these begin.
-pub const BASIC_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
 /// A server that is reached over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]

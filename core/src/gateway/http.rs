@@ -1,14 +1,15 @@
 //! Owns the clients that come over Streamable HTTP, of both eras: admission, sessions, and the stream of each message.
 //! Driven by the daemon's HTTP server. Never listens or writes: connections are numbers, and bytes are handed over.
 //!
-//! `admission.rs` checks the head and the body of a request, and knows no other. `front.rs` is the machine that knows all
-//! clients, with `sessions.rs` (one client, its streams and rate limit).
+//! `admission.rs` checks the head and the body of a request, and knows no other. `sessions_and_streams.rs` is the machine that
+//! knows all clients, with `client_state.rs` (one client and its streams) and `rate_limit.rs`.
 //! `body_budget.rs` bounds the bodies that are received at once, `unread_budget.rs` the messages that clients have not
 //! read. Inputs, effects and rejections are here.
 
 mod admission;
 mod body_budget;
 mod client_state;
+mod rate_limit;
 mod sessions_and_streams;
 #[cfg(test)]
 mod tests;

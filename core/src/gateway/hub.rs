@@ -21,6 +21,7 @@
 
 mod admin_tools;
 mod backends;
+mod circuit_breaker;
 mod client_lists;
 mod hub_state;
 mod link;

@@ -11,6 +11,7 @@ pub mod catalog;
 mod exposed_names;
 pub mod http;
 mod hub;
+pub mod inherited_env;
 pub mod otlp_export;
 pub mod pins;
 pub mod remote;

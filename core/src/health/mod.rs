@@ -1,10 +1,11 @@
 //! Owns health checks: the definition of a check with its login, its status and events, and the meaning of answers.
 //!
-//! `machine.rs` decides when to ask and what follows; `http.rs` and `mcp.rs` judge answers. Never asks anything itself.
+//! `readiness_and_failures.rs` decides when to ask and what follows; `http.rs` and `mcp.rs` judge answers. Never asks anything
+//! itself.
 
 mod http;
-mod machine;
 pub mod mcp;
+mod readiness_and_failures;
 #[cfg(test)]
 mod tests;
 
@@ -15,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use self::http::judge_http;
-pub use self::machine::{Effect, Health, Input, Verdict};
+pub use self::readiness_and_failures::{Effect, Health, Input, Verdict};
 use crate::audit::{EventType, Level};
 use crate::base64;
+use crate::duration::show_duration;
 use crate::exponential_wait::ExponentialWait;
 use crate::limits::HEALTH_PATIENCE_MIN;
-use crate::time::show_duration;
 
 /// How a service is checked.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,13 +17,14 @@ use serde_json::{Value, json};
 use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget};
 use crate::audit::redact::excerpt;
 use crate::audit::{EventType, Level, Record};
+use crate::duration::show_duration;
 use crate::exponential_wait::{ExponentialWait, spread};
 use crate::limits::{
     HOOK_AGE_MAX, HOOK_COMMAND_TRIES_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX,
     HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX, HOOK_TRIES_MAX,
 };
 use crate::random::Random;
-use crate::time::{Time, show_duration};
+use crate::time::Time;
 
 /// One hook, in the order of the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::HookEvent;
+use crate::duration::show_duration;
 use crate::service::{Event, Exit};
-use crate::time::{Stamp, show_duration};
+use crate::time::Stamp;
 
 /// Something that hooks are told of one service.
 #[derive(Clone, Debug, PartialEq)]

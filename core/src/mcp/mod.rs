@@ -4,7 +4,7 @@
 //! came: `json.rs` finds the few members that matter, `envelope.rs` classifies a message, `frame.rs` splits
 //! bytes into lines. `replay.rs` keeps the session for a new instance, `inflight.rs` the requests without an
 //! answer, `responses.rs` writes afresh's own messages, `lists.rs` compares the lists of two instances,
-//! `tools.rs` has the tools that afresh adds, and `wedge.rs` decides whether a server that owes an answer hangs.
+//! `admin_tools.rs` has the tools that afresh adds, and `wedge.rs` decides whether a server that owes an answer hangs.
 
 mod admin_tools;
 mod conversation;

@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use super::envelope::Id;
 use super::replay::Era;
+use crate::duration::show_duration;
 use crate::limits::{
     WEDGE_BUSY_PERCENT, WEDGE_LOOK_INTERVAL_MAX, WEDGE_LOOK_INTERVAL_MIN, WEDGE_PROBE_WAIT,
 };
-use crate::time::{Time, show_duration};
+use crate::time::Time;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

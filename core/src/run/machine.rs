@@ -6,7 +6,9 @@
 //! own state and knows no other one. The picture is in `mod.rs`.
 
 mod budget;
+mod commit_messages;
 mod gates;
+mod model_limit_wait;
 mod phase_flow;
 mod progress;
 mod repository;

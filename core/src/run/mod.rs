@@ -23,6 +23,7 @@ pub mod plan;
 mod prompts;
 mod record;
 mod resume;
+mod session_end_causes;
 mod settings;
 
 use std::time::Duration;
@@ -33,8 +34,9 @@ pub use self::checkpoint::Checkpoint;
 pub use self::context_meter::{Level, Meter};
 pub use self::file_patterns::{Exclude, expand_braces, named};
 pub use self::machine::{GateState, Machine, View, Wait};
-pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
+pub use self::record::{Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{ResumePhase, ResumeState};
+pub use self::session_end_causes::Cause;
 pub use self::settings::{Budget, Dirty, Settings};
 use crate::agent::{AgentEvent, ContextUse, Instruction};
 use crate::audit::redact::redact_text;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::exit::{Ending, Exit, LastExit, SpawnFailure};
 use crate::audit::{Actor, EventType, Level, Record};
+use crate::duration::show_duration;
 use crate::health;
 use crate::id::Generation;
-use crate::time::show_duration;
 
 /// Something that users and clients are told about a service.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Owns the meaning of the end of a process, and its words for the log and the trail.
 //!
-//! Driven by `after_exit.rs`. Never decides what follows.
+//! Driven by `restart_decision.rs`. Never decides what follows.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Owns what a service remembers of its earlier instances: their numbers and their ends.
 //!
 //! Driven by [`Service::handle`](super::Service::handle). Never decides whether the next one starts; that is
-//! `crash_loop.rs`.
+//! `crash_backoff.rs`.
 
 use super::exit::{Ending, Exit};
 use super::state::Effect;

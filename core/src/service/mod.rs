@@ -16,21 +16,21 @@
 //! ```
 //!
 //! That is the *current* instance. Others may live beside it, in `candidate_and_spare`: the candidate of a swap,
-//! a spare, and instances that retire. `crash_loop` counts crashes, `history` remembers earlier instances.
+//! a spare, and instances that retire. `crash_backoff` counts crashes, `history` remembers earlier instances.
 
-mod after_exit;
 mod candidate_and_spare;
-mod crash_loop;
+mod crash_backoff;
 mod event;
 mod exit;
 mod history;
+mod restart_decision;
 mod snapshot;
 mod state;
 
 use std::time::Duration;
 
 use self::candidate_and_spare::{Candidate, SideInstances};
-use self::crash_loop::CrashHistory;
+use self::crash_backoff::CrashHistory;
 pub use self::event::{Event, UserRequest};
 pub use self::exit::{Ending, Exit, LastExit, SpawnFailure, signal_name};
 pub use self::history::ExitHistory;

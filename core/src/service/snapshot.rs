@@ -12,8 +12,9 @@ use super::Service;
 use super::exit::Ending;
 use super::state::{Goal, Process, Rest, Want};
 use crate::definition::Until;
+use crate::duration::show_duration;
 use crate::health::{HealthState, HealthStatus};
-use crate::time::{Time, show_duration};
+use crate::time::Time;
 
 /// A service at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

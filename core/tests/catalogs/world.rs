@@ -6,8 +6,9 @@ use std::time::Duration;
 use afresh_core::definition::HealthSettings;
 use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::backend::{
-    Backend, Expose, HttpServer, InheritedEnv, Pin, Prefix, Share, StdioServer, Transport,
+    Backend, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
 };
+use afresh_core::gateway::inherited_env::InheritedEnv;
 use afresh_core::gateway::{ClientId, Effect, Hub, Input, LinkId, Settings};
 use afresh_core::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, READINGS_PAUSE};
 use afresh_core::policy::Policy;

@@ -12,9 +12,9 @@ use afresh_core::limits::RESTART_WAIT_MAX;
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
+use super::connections::Host;
 use super::loop_requests::{ChangeRefused, LoopRequest, Reloading, StateBefore};
 use super::request_handlers::{Refusing, conflict, reply, status};
-use super::server::Host;
 use crate::http::MessageBody;
 
 pub(super) async fn change(

@@ -7,18 +7,17 @@ use afresh_core::audit::Refusal;
 use afresh_core::control::metrics::Metrics;
 use afresh_core::control::route_table::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
-    ChangeRequest, ErrorAnswer, InputAnswer, LogLine, LogPage, LogStream, Position, ServiceList,
-    ServiceStatus, UsageStatus, Words, document,
+    ChangeRequest, ErrorAnswer, InputAnswer, ServiceList, ServiceStatus, UsageStatus, Words,
+    document,
 };
 use afresh_core::http_access::{AccessDenied, Caller};
 use afresh_core::limits::{
     CONTROL_BODY_BYTES_MAX, CONTROL_FOLLOWERS_MAX, CONTROL_HEADER_WAIT, CONTROL_PATH_BYTES_MAX,
-    CONTROL_REFUSED_BYTES_MAX, INPUT_BYTES_MAX, LOGS_LINES_MAX, RESTART_REASON_CHARS_MAX,
+    CONTROL_REFUSED_BYTES_MAX, INPUT_BYTES_MAX, RESTART_REASON_CHARS_MAX,
 };
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
-    WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
@@ -26,18 +25,16 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::event_streams::{FollowSource, FollowedEvents, FollowedLines, Following, LineFilter};
+use super::connections::Host;
+use super::event_streams::{FollowSource, Following};
 use super::json;
 use super::lifecycle_requests::{change, reload, restart_all};
+use super::log_and_event_requests::{events, logs};
 use super::loop_requests::LoopRequest;
-use super::server::Host;
 use crate::http::{MessageBody, all_bytes, drain, single_header};
 use crate::process::{own_usage, usage_of_trees};
-use crate::recent_lines::Logs;
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, ErrorAnswer)>;
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Answers one request, and says whether the answer has an end.
 pub(super) async fn route(
@@ -220,79 +217,6 @@ async fn reason(request: Request<Incoming>) -> Refusing<String> {
     Ok(reason.chars().take(RESTART_REASON_CHARS_MAX).collect())
 }
 
-async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<MessageBody>> {
-    let lines_max = words.number("lines").map_err(bad)?.unwrap_or(LOGS_LINES_MAX as u64);
-    let lines_max = usize::try_from(lines_max).unwrap_or(usize::MAX);
-    let since = words.number("since").map_err(bad)?;
-    let follows = words.flag("follow").map_err(bad)?;
-    let wanted = wanted(words)?;
-    let asked = name.to_owned();
-    let found = host.ask(|answer| LoopRequest::Logs { name: asked, answer }).await?;
-    let logs: Logs = found.ok_or_else(|| no_service(name))?;
-    if follows {
-        let at = since.unwrap_or_else(|| {
-            let newest = *logs.follow().borrow();
-            let last = last(logs.tail(usize::MAX), &wanted, lines_max);
-            last.first().map_or(newest, |line| line.number - 1)
-        });
-        return host.follow(FollowedLines { logs, at, wanted });
-    }
-    let newest = *logs.follow().borrow();
-    let page = match since {
-        None => LogPage { lines: last(logs.tail(usize::MAX), &wanted, lines_max), newest },
-        Some(since) => {
-            let mut lines = logs.since(since, usize::MAX);
-            lines.retain(|line| wanted.has(line));
-            let is_cut = lines.len() > lines_max;
-            lines.truncate(lines_max);
-            let last = lines.last().map_or(0, |line| line.number);
-            LogPage { lines, newest: if is_cut { last.max(since) } else { newest.max(last) } }
-        }
-    };
-    Ok(reply(StatusCode::OK, &page))
-}
-
-fn wanted(words: &Words) -> Refusing<LineFilter> {
-    let stream = words.text("stream").map(|word| {
-        let all = LogStream::ALL.map(LogStream::name).join("`, `");
-        let found = LogStream::ALL.into_iter().find(|stream| stream.name() == word);
-        found.ok_or_else(|| bad(format!("`stream` has to be one of `{all}`")))
-    });
-    Ok(LineFilter { stream: stream.transpose()?, text: words.text("grep").map(str::to_owned) })
-}
-
-fn last(mut lines: Vec<LogLine>, wanted: &LineFilter, lines_max: usize) -> Vec<LogLine> {
-    lines.retain(|line| wanted.has(line));
-    lines.split_off(lines.len().saturating_sub(lines_max))
-}
-
-async fn events(
-    host: &Host,
-    words: &Words,
-    headers: &HeaderMap,
-) -> Refusing<Response<MessageBody>> {
-    let position = |name: &str, text: &str| {
-        let wanted = "has to be a number, or the `id` of an event";
-        Position::parse(text).ok_or_else(|| bad(format!("`{name}` {wanted}")))
-    };
-    // Who connects again asks for the same `since`, and knows more by now.
-    let known = headers.contains_key(LAST_EVENT_ID).then(|| single_header(headers, &LAST_EVENT_ID));
-    let known =
-        known.map(|text| position("Last-Event-ID", text.unwrap_or_default())).transpose()?;
-    let since = words.text("since").map(|text| position("since", text)).transpose()?;
-    let at = known.or(since).unwrap_or_default();
-    let service = words.text("service").map(str::to_owned);
-    let follows = words.flag("follow").map_err(bad)?;
-    if let Some(service) = &service {
-        status(host, service).await?;
-    }
-    if follows {
-        return host.follow(FollowedEvents { events: host.events.clone(), at, service });
-    }
-    let page = host.events.ring().page(&at, service.as_deref());
-    Ok(respond(StatusCode::OK, "application/json", MessageBody::from(page)))
-}
-
 /// The services with what they use: one look for all of them.
 async fn measured(mut services: Vec<ServiceStatus>) -> Vec<ServiceStatus> {
     let pids = services.iter().map(|service| service.pid).collect();
@@ -350,7 +274,7 @@ impl Host {
     }
 
     /// Lets a client follow, where there is a place left.
-    fn follow(&self, source: impl FollowSource) -> Refusing<Response<MessageBody>> {
+    pub(super) fn follow(&self, source: impl FollowSource) -> Refusing<Response<MessageBody>> {
         let _place: OwnedSemaphorePermit =
             Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
                 let what = format!("{CONTROL_FOLLOWERS_MAX} others follow already");
@@ -361,7 +285,7 @@ impl Host {
     }
 }
 
-fn bad(what: String) -> (StatusCode, ErrorAnswer) {
+pub(super) fn bad(what: String) -> (StatusCode, ErrorAnswer) {
     (StatusCode::BAD_REQUEST, ErrorAnswer::new(what))
 }
 
@@ -369,7 +293,7 @@ pub(super) fn conflict(refusal: ErrorAnswer) -> (StatusCode, ErrorAnswer) {
     (StatusCode::CONFLICT, refusal)
 }
 
-fn no_service(name: &str) -> (StatusCode, ErrorAnswer) {
+pub(super) fn no_service(name: &str) -> (StatusCode, ErrorAnswer) {
     let refusal = ErrorAnswer::new(format!("there is no service `{name}`"));
     (StatusCode::NOT_FOUND, refusal.hint("see /v1/services"))
 }
@@ -392,7 +316,11 @@ pub(super) fn reply(status: StatusCode, value: &impl Serialize) -> Response<Mess
     response
 }
 
-fn respond(status: StatusCode, kind: &'static str, body: MessageBody) -> Response<MessageBody> {
+pub(super) fn respond(
+    status: StatusCode,
+    kind: &'static str,
+    body: MessageBody,
+) -> Response<MessageBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -1,16 +1,16 @@
 //! Owns the clients over Streamable HTTP: a port, its connections, and the machine of `core/src/gateway/http.rs`. Driven
 //! by `next` and `tell` in the task of the loop: an idle session costs an entry in a map. Never blocks the loop.
 //!
-//! `server.rs` accepts connections, each in a task of its own, and receives bodies, as far as there is room;
-//! `waiting.rs` has those that wait for a request and make room for others; `exchange.rs` serves a request and has the
-//! bodies of responses; `unread.rs` has the messages that were handed to connections.
+//! `connections_and_bodies.rs` accepts connections, each in a task of its own, and receives bodies, as far as there is room;
+//! `idle_connections.rs` has those that wait for a request and make room for others; `exchange.rs` serves a request and has the
+//! bodies of responses; `unread_messages.rs` has the messages that were handed to connections.
 
+mod connections_and_bodies;
 mod exchange;
-mod server;
+mod idle_connections;
 #[cfg(test)]
 mod tests;
-mod unread;
-mod waiting;
+mod unread_messages;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -35,13 +35,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::connections_and_bodies::Bounds;
+use self::connections_and_bodies::{BodyPlace, Host, Limit, Rooms};
 #[cfg(feature = "fuzzing")]
 pub use self::exchange::admit_request;
 use self::exchange::{Events, Written};
-pub(crate) use self::server::Bounds;
-use self::server::{BodyPlace, Host, Limit, Rooms};
-use self::unread::WrittenMessages;
-use self::waiting::WaitingConnections;
+use self::idle_connections::WaitingConnections;
+use self::unread_messages::WrittenMessages;
 use crate::clock::sleep_until;
 use crate::control::listen_on;
 use crate::http::Door;
@@ -205,7 +205,7 @@ impl HttpFront {
             refusals,
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(server::serve(door, host));
+        tasks.spawn(connections_and_bodies::serve(door, host));
         Ok(Self {
             core: Front::new(settings),
             words: VecDeque::new(),

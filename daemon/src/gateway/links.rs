@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use afresh_core::audit::Actor;
-use afresh_core::gateway::backend::{
-    BASIC_PREFIXES, BASIC_VARIABLES, Backend, InheritedEnv, StdioServer, Transport,
-};
+use afresh_core::gateway::backend::{Backend, StdioServer, Transport};
+use afresh_core::gateway::inherited_env::{BASIC_PREFIXES, BASIC_VARIABLES, InheritedEnv};
 use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, REMOTE_WORDS_MAX};

@@ -2,22 +2,24 @@
 //! in a task of its own, bounded in time and bytes. Driven by the supervisor's loop, which waits on
 //! [`Checks`]. Never decides, and starts no process: commands that check are run by the loop.
 
+mod port_check;
 mod send_probes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use afresh_core::duration::show_duration;
 use afresh_core::health::mcp::Manner;
 use afresh_core::health::{
     Effect, Event, Health, HealthCheck, HealthStatus, Input, Probe, Verdict,
 };
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::Input as ServiceInput;
-use afresh_core::time::{Stamp, Time, show_duration};
+use afresh_core::time::{Stamp, Time};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
-pub(crate) use self::send_probes::port_holder;
+pub(crate) use self::port_check::port_holder;
 use self::send_probes::{connect, host_and_port, probe_http, probe_mcp, run_command};
 use crate::clock::sleep_until;
 use crate::process::{Command, usage_of_tree};

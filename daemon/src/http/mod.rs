@@ -1,12 +1,12 @@
 //! Owns the HTTP/1.1 client: `connection.rs` speaks over TCP, TLS and Unix sockets, [`HttpClient`] makes single
-//! requests to URLs, and `pool.rs` reuses connections to one server. Bodies, the timeout of writes and `door.rs`, where
+//! requests to URLs, and `pool.rs` reuses connections to one server. Bodies, the timeout of writes and `listeners.rs`, where
 //! connections come in, are shared with the servers. Driven by hooks, health checks, control commands, agents and the gateway.
 //!
 //! Never follows redirects or uses proxies. URLs can be secrets (those of webhooks are), so no error has
 //! more of one than host and port.
 
 mod connection;
-mod door;
+mod listeners;
 mod pool;
 mod tls;
 
@@ -25,7 +25,7 @@ pub(crate) use self::connection::{
     Connection, Duplex, MessageBody, NextPieces, Pieces, Response, WriteTimeout, all_bytes, drain,
     next_bytes, single_header,
 };
-pub(crate) use self::door::{Door, Entered, Foreign};
+pub(crate) use self::listeners::{Door, Entered, Foreign};
 pub(crate) use self::pool::{Pool, SendError};
 use self::tls::Tls;
 pub(crate) use self::tls::TlsError;

@@ -1,5 +1,5 @@
 //! Owns the fast path of a conversation: messages that only pass through are passed on here, at once, and
-//! nothing else is looked at for them. Driven by `poll.rs` and `servers.rs`. Anything else is left to the
+//! nothing else is looked at for them. Driven by `poll.rs` and `gateway_servers.rs`. Anything else is left to the
 //! loop, in its order; see docs/design/0008-mcp-fast-path.md.
 
 use std::collections::VecDeque;

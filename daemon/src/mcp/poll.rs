@@ -1,5 +1,5 @@
 //! Owns the wait of the loop of `afresh mcp`: for the pipes of its one conversation, and for everything
-//! else only where that has woken the task; and the thread with the next deadline, which `servers.rs` uses too. Driven by
+//! else only where that has woken the task; and the thread with the next deadline, which `gateway_servers.rs` uses too. Driven by
 //! `mcp.rs`. Never reads a message itself.
 
 use std::future::poll_fn;

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::agent_output::{AgentOutput, OutputBatch, read_lines};
-use super::log::SessionLog;
+use super::session_log::SessionLog;
 use crate::http::{HttpClient, Limits, Pool, Request};
 use crate::os::PipeWriter;
 use crate::process::InstanceStdio;

@@ -1,18 +1,18 @@
 //! Owns the requests of a run to git: where it stands, commits, and what has changed. Driven by effects of the
 //! machine, each in a task of its own. Never resets, cleans or throws away.
 
+mod commit;
 mod preflight;
-mod staging;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_STASHES_MAX, GIT_WAIT};
-use afresh_core::run::{Exclude, GitAnswer, GitPosition, GitRequest, PhaseChanges, expand_braces};
+use afresh_core::run::{Exclude, GitAnswer, GitRequest, PhaseChanges, expand_braces};
 use afresh_core::service::Exit;
 
-use self::staging::steps_up;
+use self::commit::steps_up;
 use super::Run;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
@@ -118,51 +118,6 @@ impl Git {
             stash = list.ok().map(|list| list.lines().map(str::to_owned).collect());
         }
         GitReply { answer, stash, notes: self.notes }
-    }
-
-    /// Commits where the run stands, and nowhere else.
-    async fn commit_at(
-        &mut self,
-        position: &GitPosition,
-        message: &str,
-    ) -> Result<GitAnswer, String> {
-        if let Some(why) = self.astray(position).await? {
-            return Ok(GitAnswer::Unready(why));
-        }
-        // Of a lock that stays, git itself says so.
-        self.wait_for_lock().await?;
-        self.commit(message).await.map(GitAnswer::Committed)
-    }
-
-    async fn commit(&mut self, message: &str) -> Result<Option<String>, String> {
-        self.unstage_excluded().await?;
-        // What was staged and is different in the files would be in no commit.
-        let is_twice = |(state, _): &(String, String)| {
-            state.bytes().all(|letter| matches!(letter, b'M' | b'A' | b'D' | b'T'))
-        };
-        if self.status().await?.iter().any(is_twice) {
-            self.commit_staged(&format!("{message} (as it was staged)")).await?;
-        }
-        let added = self.add().await;
-        // A merge can be over without a change: what it leaves has to be concluded all the same.
-        let is_same = self.holds(&["diff", "--cached", "--quiet"]).await?;
-        if is_same && !self.has_file("MERGE_HEAD").await? {
-            return added.map(|_| None);
-        }
-        self.commit_staged(message).await?;
-        added?;
-        Ok(self.head().await)
-    }
-
-    async fn commit_staged(&self, message: &str) -> GitOutput {
-        let mut words = vec!["-c", "commit.gpgSign=false"];
-        // Whose machine has no name for commits still has its work committed.
-        if self.run(&["var", "GIT_COMMITTER_IDENT"]).await.is_err() {
-            words.extend(["-c", "user.name=afresh", "-c", "user.email=afresh@localhost"]);
-        }
-        // A message may begin with what is a comment elsewhere.
-        words.extend(["commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", message]);
-        self.run(&words).await
     }
 
     async fn look(

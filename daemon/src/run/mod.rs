@@ -11,9 +11,9 @@ mod gate;
 mod git;
 mod journal;
 mod leftovers;
-mod log;
 mod parameters;
 mod session;
+mod session_log;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

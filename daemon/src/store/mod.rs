@@ -5,7 +5,7 @@
 //! processes. Nothing here decides: a failure is reported, and supervision goes on.
 
 pub(crate) mod atomic_replace;
-pub mod clients;
+pub mod client_files;
 pub mod digest;
 pub mod file_follower;
 pub mod history;

@@ -19,11 +19,11 @@ use super::configured_services::ConfiguredServices;
 use super::{Reload, Reloaded};
 use crate::control::{About, LoopRequest, Reloading};
 use crate::hooks::HookSetup;
-use crate::notify::Notify;
 use crate::os::{SignalRequest, Signals};
 use crate::runtime::{Runtime, RuntimeInput};
 use crate::store::service_log::ServiceLogs;
 use crate::supervise::Supervisor;
+use crate::systemd_notify::Notify;
 
 /// A loop over services, until all are down for good.
 pub(crate) struct ServiceLoop {

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use afresh_core::duration::show_duration;
 use afresh_core::limits::{
     WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX, WATCH_POLL_INTERVAL,
 };
 use afresh_core::text::harmless;
-use afresh_core::time::{Time, show_duration};
+use afresh_core::time::Time;
 use afresh_core::watch::{Effect, Input, ScanScope, Watcher};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -29,7 +29,7 @@ use self::state::State;
 use super::now;
 use super::progress_lines::Tone;
 use crate::output::{self, Paint};
-use crate::screen::locked;
+use crate::up_screen::locked;
 
 type Drawing = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 

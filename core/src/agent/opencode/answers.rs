@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::usage::model_windows;
-use super::{Opencode, OpencodeRequest, Phase, launch};
+use super::{Opencode, OpencodeRequest, Phase, launch_and_permissions};
 use crate::agent::{Effect, RequestId};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_LOOKS_MAX, AGENT_SETTLE_WAIT};
 use crate::text::cut_to_line;
@@ -71,7 +71,11 @@ impl Opencode {
         self.phase = Phase::Opening { since };
         self.listen(0);
         self.ask(OpencodeRequest::Windows, "/config/providers", None);
-        self.ask(OpencodeRequest::Session, "/session", Some(&launch::session(&self.setup)));
+        self.ask(
+            OpencodeRequest::Session,
+            "/session",
+            Some(&launch_and_permissions::session(&self.setup)),
+        );
         self.woken();
     }
 
@@ -133,7 +137,7 @@ impl Opencode {
     pub(super) fn decide(&mut self, request: &Value) {
         let Some(id) = id_of(request) else { return };
         let asked = request["permission"].as_str().unwrap_or_default();
-        let body = match launch::allows(self.setup.permission, asked) {
+        let body = match launch_and_permissions::allows(self.setup.permission, asked) {
             true => json!({"reply": "once"}),
             // Without a word to the agent, it would end its turn here.
             false => json!({

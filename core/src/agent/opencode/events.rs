@@ -5,13 +5,12 @@
 
 use serde_json::Value;
 
+use super::failure::what_failed;
 use super::usage::{context_after, count};
 use super::{EventStream, Opencode, moment};
-use crate::agent::stream::at_second;
 use crate::agent::{AgentEvent, TurnFailure};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_OVERFLOWS_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::text::{cut, cut_to_line};
-use crate::time::Stamp;
 
 impl Opencode {
     pub(super) fn event(&mut self, data: &[u8]) {
@@ -228,27 +227,6 @@ impl Opencode {
             self.effects.extend(self.tools.end(id.to_owned(), succeeded));
         }
     }
-}
-
-/// Why a turn failed; none where it was interrupted.
-fn what_failed(error: &Value, now: Stamp) -> Option<TurnFailure> {
-    let data = &error["data"];
-    Some(match (error["name"].as_str().unwrap_or_default(), data["statusCode"].as_u64()) {
-        ("MessageAbortedError", _) => return None,
-        ("ContextOverflowError", _) => TurnFailure::Overflow,
-        ("ProviderAuthError", _) | (_, Some(401 | 403)) => TurnFailure::Unauthorized,
-        (_, Some(429)) => {
-            TurnFailure::Limited { until: retry_after(&data["responseHeaders"], now) }
-        }
-        (_, Some(503 | 529)) => TurnFailure::Overloaded,
-        _ => TurnFailure::Other,
-    })
-}
-
-/// When a limit is over, as the provider says it in seconds.
-fn retry_after(headers: &Value, now: Stamp) -> Option<Stamp> {
-    let seconds: u64 = headers["retry-after"].as_str()?.trim().parse().ok()?;
-    Some(at_second(now.since(Stamp::default()).as_secs().saturating_add(seconds)))
 }
 
 fn line(value: &Value) -> String {

@@ -12,8 +12,9 @@
 
 mod answers;
 mod events;
-mod launch;
-mod servers;
+mod failure;
+mod launch_and_permissions;
+mod mcp_servers;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -40,10 +41,10 @@ use crate::time::Stamp;
 pub(super) const PROFILE: Profile = Profile {
     name: "opencode",
     tells_cost: true,
-    settings_variable: Some(launch::SETTINGS),
+    settings_variable: Some(launch_and_permissions::SETTINGS),
     session: |setup, secret| Box::new(Opencode::new(setup, secret)),
     is_delta: |bytes| after_id(bytes).starts_with(br#""type":"message.part.delta""#),
-    servers: servers::RULES,
+    servers: mcp_servers::RULES,
 };
 
 /// A session of opencode.
@@ -254,7 +255,7 @@ impl Opencode {
             return;
         };
         let path = format!("/session/{session}/prompt_async");
-        let body = launch::message(&self.setup, text);
+        let body = launch_and_permissions::message(&self.setup, text);
         let purpose = match &self.turn {
             Some(_) => OpencodeRequest::Steer,
             None => OpencodeRequest::Prompt,
@@ -373,7 +374,7 @@ impl Opencode {
 
 impl AgentSession for Opencode {
     fn start(&self) -> Start {
-        launch::start(&self.setup, &self.secret)
+        launch_and_permissions::start(&self.setup, &self.secret)
     }
 
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {

@@ -1,17 +1,20 @@
 //! Keeps secrets out of records and prompts: finds them in arguments and in text, and puts `[redacted]` there.
 //!
-//! Here are those that a name says to be one, such as `API_KEY=…`: a new word is one more of `SECRET_PARTS`.
+//! Here are those that a name says to be one, such as `API_KEY=…`; `secret_names.rs` has the names, and
+//! `user_password.rs` the values of `-u user:password`.
 //! `token_formats.rs` has those that are known by their own look, such as `ghp_…`: a new format is one more prefix there.
-//! `likely_secrets.rs` has those that are only likely: passwords in URLs and long random texts.
+//! `urls_and_random_texts.rs` has those that are only likely: passwords in URLs and long random texts.
 //!
 //! There are two levels, see [`Redaction`]. The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a
 //! record is redacted, since a word too few in it costs less than a password; a prompt is not, since an agent that is
 //! shown `[redacted]` instead of a test's output cannot mend what the test found.
 
-mod likely_secrets;
+mod secret_names;
 #[cfg(test)]
 mod tests;
 mod token_formats;
+mod urls_and_random_texts;
+mod user_password;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,6 +22,11 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use self::secret_names::{
+    COUNT_BYTES_MAX, holds_secret, is_count, is_secret_header, is_secret_name, is_secret_number,
+    is_secret_value, is_session_cookie, is_url_signature, may_be_secret, takes_secret,
+};
+use self::user_password::{USER_BYTES_MAX, is_user_flag, password_of_user};
 use crate::limits::{HOOK_EXCERPT_CHARS_MAX, SECRET_VALUE_BYTES_MIN};
 use crate::text::{cut, harmless};
 
@@ -34,34 +42,6 @@ pub enum Redaction {
     /// For prompts of agents: keys of known formats only.
     Prompts,
 }
-
-/// A name with one of these in it, separators aside, names a secret.
-const SECRET_PARTS: [&str; 13] = [
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "pwd",
-    "apikey",
-    "credential",
-    "privatekey",
-    "accesskey",
-    "signingkey",
-    "encryptionkey",
-    "bearer",
-    "cookie",
-];
-
-/// A name that ends in one of these says where or how, not what: `--token-file`, `AUTH_TYPE`.
-const PLACE_WORDS: [&str; 11] =
-    ["file", "path", "dir", "folder", "url", "uri", "endpoint", "sock", "type", "method", "mode"];
-
-/// A flag that begins like this takes no value.
-const SWITCH_WORDS: [&str; 6] = ["no", "disable", "skip", "enable", "require", "with"];
-
-/// Values that are no secrets under any name.
-const PLAIN_VALUES: [&str; 10] =
-    ["", "true", "false", "yes", "no", "on", "off", "null", "none", MARK];
 
 /// Takes the secrets out of a command line.
 pub fn redact_args(args: &[String]) -> Vec<String> {
@@ -107,10 +87,10 @@ pub fn redact(text: &str, level: Redaction) -> Cow<'_, str> {
         find_named(text, &mut secrets);
         find_bearer(text, &mut secrets);
     }
-    likely_secrets::find_in_urls(text, level, &mut secrets);
+    urls_and_random_texts::find_in_urls(text, level, &mut secrets);
     token_formats::find(text, &mut secrets);
     if level == Redaction::Records {
-        likely_secrets::find_opaque(text, &mut secrets);
+        urls_and_random_texts::find_opaque(text, &mut secrets);
     }
     match secrets.is_empty() {
         true => Cow::Borrowed(text),
@@ -203,132 +183,6 @@ impl Bytes {
         self.0[byte as usize]
     }
 }
-
-fn is_secret_name(name: &str) -> bool {
-    // The shell's working directories.
-    if matches!(name, "PWD" | "OLDPWD") || !may_be_secret(name) {
-        return false;
-    }
-    let lower = name.to_ascii_lowercase().replace("tokeniz", "");
-    let words = || lower.split(|c: char| !c.is_ascii_alphanumeric());
-    if words().next_back().is_some_and(|word| PLACE_WORDS.contains(&word)) {
-        return false;
-    }
-    let compact: String = words().collect();
-    let is_short_word = |word: &str| matches!(word, "pass" | "pw" | "pwd");
-    SECRET_PARTS.iter().any(|part| compact.contains(part))
-        || words().any(|word| is_auth_word(word) || is_short_word(word))
-}
-
-/// A look without a copy: whether all letters of one of the words for secrets are there, or one of those that stand
-/// in a piece.
-fn may_be_secret(name: &str) -> bool {
-    let letters = letters_of(name);
-    let has = |word: &str| {
-        let letters_of_word = letters_of(word);
-        letters & letters_of_word == letters_of_word
-            && name.as_bytes().windows(word.len()).any(|w| w.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    SECRET_LETTERS.iter().any(|secret| letters & secret == *secret)
-        || ["auth", "pass", "pw"].into_iter().any(has)
-}
-
-/// The letters of each word for a secret.
-const SECRET_LETTERS: [u32; SECRET_PARTS.len()] = {
-    let (mut all, mut at) = ([0; SECRET_PARTS.len()], 0);
-    while at < SECRET_PARTS.len() {
-        all[at] = letters_of(SECRET_PARTS[at]);
-        at += 1;
-    }
-    all
-};
-
-/// Which letters are in a word, a bit each.
-const fn letters_of(word: &str) -> u32 {
-    let (bytes, mut at, mut letters) = (word.as_bytes(), 0, 0);
-    while at < bytes.len() {
-        let byte = bytes[at].to_ascii_lowercase();
-        if byte.is_ascii_lowercase() {
-            letters |= 1 << (byte - b'a');
-        }
-        at += 1;
-    }
-    letters
-}
-
-/// `auth`, `oauth2`, `authorization`, but not `author` and `authority`.
-fn is_auth_word(word: &str) -> bool {
-    word.contains("auth")
-        && (!word.contains("author") || word.contains("authoriz") || word.contains("authoris"))
-}
-
-fn takes_secret(flag: &str) -> bool {
-    let first = flag.trim_start_matches('-').split(['-', '_']).next();
-    is_secret_name(flag) && !first.is_some_and(|word| SWITCH_WORDS.contains(&word))
-}
-
-fn holds_secret(name: &str, value: &str) -> bool {
-    is_secret_name(name) && is_secret_value(name, value)
-}
-
-/// Numbers under the name of a token are counts, or name the progress of a request.
-fn is_secret_number(name: &str, number: &str) -> bool {
-    holds_secret(name, number) && !name.to_ascii_lowercase().contains("token")
-}
-
-fn is_secret_header(name: &str) -> bool {
-    ["authorization", "cookie"].iter().any(|header| {
-        let begin = name.len().checked_sub(header.len());
-        begin.is_some_and(|begin| name.as_bytes()[begin..].eq_ignore_ascii_case(header.as_bytes()))
-    })
-}
-
-/// The cookies of sessions that web frameworks set: `PHPSESSID=…`.
-fn is_session_cookie(name: &str) -> bool {
-    const ENDS: [&str; 4] = ["sessionid", "sessid", "_session", "connect.sid"];
-    name.ends_with(['d', 'D', 'n', 'N']) && {
-        let lower = name.to_ascii_lowercase();
-        ENDS.iter().any(|end| lower.ends_with(end))
-    }
-}
-
-/// The signature of a URL that is a permission by itself: `?sig=…` of Azure, `X-Amz-Signature`.
-fn is_url_signature(name: &str) -> bool {
-    let last = name.rsplit('-').next().unwrap_or_default();
-    last.eq_ignore_ascii_case("sig") || last.eq_ignore_ascii_case("signature")
-}
-
-/// More than users and passwords have together.
-const USER_BYTES_MAX: usize = 512;
-
-/// Flags of curl and others whose value is `user:password`.
-fn is_user_flag(name: &str) -> bool {
-    matches!(name, "-u" | "-U" | "--user" | "--proxy-user")
-}
-
-/// The password in `user:password`. `1000:1000` and `node:node` are a user and a group, `host:/path` is a place.
-fn password_of_user(text: &str, value: Range<usize>) -> Option<Range<usize>> {
-    let (user, password) = text[value.clone()].split_once(':')?;
-    let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_group = user == password || (is_id(user) && is_id(password));
-    let is_place = password.starts_with(['/', '\\', '$']) || user.contains('/');
-    let is_secret = !user.is_empty() && !is_group && !is_place && is_secret_value("", password);
-    is_secret.then_some(value.start + user.len() + 1..value.end)
-}
-
-fn is_secret_value(name: &str, value: &str) -> bool {
-    !is_count(name, value) && !PLAIN_VALUES.iter().any(|plain| plain.eq_ignore_ascii_case(value))
-}
-
-/// `max_tokens=4096` counts.
-fn is_count(name: &str, value: &str) -> bool {
-    let counts = ["tokens", "max", "limit", "count"];
-    value.len() <= COUNT_BYTES_MAX
-        && value.starts_with(|c: char| c.is_ascii_digit())
-        && counts.iter().any(|word| name.to_ascii_lowercase().contains(word))
-}
-
-const COUNT_BYTES_MAX: usize = 12;
 
 /// A shorter one is no signature and no name of a session.
 const RANDOM_VALUE_BYTES_MIN: usize = 8;

@@ -1,7 +1,7 @@
 //! Owns the keys of `[daemon]`.
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 use crate::definition::OnSupervisorDeath;
 
 words! {

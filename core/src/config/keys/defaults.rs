@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 use crate::policy::{Restart, RestartMode};
 
 /// How the wait before a restart grows.

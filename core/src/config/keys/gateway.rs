@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 use crate::gateway::backend::Expose;
 use crate::limits::MESSAGE_BYTES_MAX;
 

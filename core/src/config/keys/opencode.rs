@@ -1,7 +1,7 @@
 //! Owns the keys of `[opencode]` that other services do not have, or that mean something else there.
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 use crate::limits::CONFIG_DURATION_MAX;
 
 keys! {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::agent::{AgentKind, Permission};
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 use crate::limits::{PLAN_DOLLARS_MAX, PLAN_TOKENS_MAX};
 use crate::run::Dirty;
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
-use crate::gateway::backend::{InheritedEnv, Pin};
+use crate::config::value_syntax::Kind;
+use crate::gateway::backend::Pin;
+use crate::gateway::inherited_env::InheritedEnv;
 
 /// Whether clients share an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 use crate::definition::{Dependency, Port, StopSignal};
 
 keys! {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::config::key::*;
-use crate::config::kind::Kind;
+use crate::config::value_syntax::Kind;
 
 keys! {
     TOKENS of "gateway.token";

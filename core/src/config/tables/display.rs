@@ -2,11 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Table, TableEntry, services};
+use super::{Table, TableEntry, opencode_service};
 use crate::audit::redact::{MARK, redact_value};
 use crate::config::Config;
 use crate::config::keys::TableKind;
-use crate::config::kind::{Kind, json_to_toml};
+use crate::config::value_syntax::{Kind, json_to_toml};
 use crate::report::Origin;
 
 /// A service, a hook or `[opencode]`, as it is in force.
@@ -46,7 +46,7 @@ impl Config {
 fn shown_table(table: &Table) -> ShownTable {
     let mut entries: Vec<TableEntry> = table.entries.clone();
     if table.kind == TableKind::Opencode {
-        entries.extend(services::built_in(table));
+        entries.extend(opencode_service::built_in(table));
         let is_of = |entry: &TableEntry, key: &str| super::is_under(&entry.path, key);
         let rank =
             |entry: &TableEntry| table.kind.fields().position(|field| is_of(entry, field.key));

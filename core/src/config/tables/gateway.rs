@@ -10,7 +10,7 @@ use crate::address::url_host;
 use crate::config::key::{Key, Pairs};
 use crate::config::keys::server::ShareKind;
 use crate::config::keys::{TableKind, gateway, server, token};
-use crate::config::setting_values::Values;
+use crate::config::settings::Values;
 use crate::config::{Config, Errors, FileKind};
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::gateway::settings::{FrontAddress, FrontSettings, Gateway};

@@ -6,24 +6,26 @@
 
 mod display;
 mod gateway;
+mod hooks;
 mod merge_files;
+mod opencode_service;
 mod read;
 mod services;
 mod tokens;
-mod withhold;
+mod trust_requirements;
 
 use std::collections::BTreeMap;
 
 pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::ExternalValues;
 pub(super) use self::merge_files::overlay;
-pub(super) use self::withhold::{forget_rests, withhold};
+pub(super) use self::trust_requirements::{forget_rests, withhold};
 
 use super::key::{Field, Key, Lookup, Pairs};
 use super::keys::TableKind;
 use super::keys::{opencode, service};
-use super::kind::Value;
-use super::setting_values::Values;
+use super::settings::Values;
+use super::value_syntax::Value;
 use super::{Errors, FileKind};
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
@@ -137,7 +139,7 @@ pub(super) fn make(
             errors.push(twin.place.error(ErrorKind::Conflict, message, hint));
         }
         if opencode::ENABLED.get(table) {
-            defined.push(services::opencode_as_service(table));
+            defined.push(opencode_service::opencode_as_service(table));
         }
     }
     for table in of_kind(TableKind::Service) {
@@ -159,7 +161,7 @@ pub(super) fn make(
     services::check_dependencies(&defined, opencode_is_off, &mut errors);
     for table in of_kind(TableKind::Hook) {
         table.check_companions(&mut errors);
-        match services::make_hook(table, &defined) {
+        match hooks::make_hook(table, &defined) {
             Ok(hook) => hooks.push(hook),
             Err(error) => errors.push(*error),
         }

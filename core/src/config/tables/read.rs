@@ -11,7 +11,7 @@ use crate::audit::redact::redact_text;
 use crate::config::file::{FileEntry, FileReader, entries, type_name, unknown_hint};
 use crate::config::key::Field;
 use crate::config::keys::{OTHER_WORDS, TableKind, settings};
-use crate::config::kind::{Kind, Value};
+use crate::config::value_syntax::{Kind, Value};
 use crate::config::{FileKind, leads_outside, outside_error};
 use crate::definition::{Dependency, Port, Until};
 use crate::gateway::OWN_NAME;

@@ -1,27 +1,17 @@
-//! Owns the making of services and hooks from their tables and the defaults: health checks; `[opencode]`, a ready-made
-//! service; and the check of `depends_on`. Driven by `tables::make`. Never starts one.
-//!
-//! The health check of opencode asks `/global/health` and looks at the JSON: every path that the server does not
-//! know is answered with 200 as well, and a connection can be made to one that hangs.
+//! Owns the making of services from their tables and the defaults, with their health checks, and the check of
+//! `depends_on`. Driven by `tables::make`. Never starts one.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use serde_json::json;
-
-use super::{Table, TableEntry};
-use crate::address::{self, url_host};
-use crate::config::key::Field;
-use crate::config::keys::{TableKind, hook, opencode, service};
-use crate::config::kind::Value;
-use crate::config::setting_values::{SourcedValue, Values};
-use crate::config::{Errors, FileKind};
-use crate::definition::{LogLimits, Port, ServiceDefinition};
+use super::Table;
+use crate::config::Errors;
+use crate::config::keys::{TableKind, service};
+use crate::config::settings::{SourcedValue, Values};
+use crate::definition::{LogLimits, ServiceDefinition};
 use crate::dependency_cycles::{rings, told};
 use crate::health::{HealthCheck, Probe};
-use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::policy::{Policy, RestartMode};
-use crate::report::{ConfigError, ErrorKind, Location};
+use crate::report::{ConfigError, ErrorKind};
 use crate::suggest::nearest;
 use crate::text::printable;
 
@@ -95,7 +85,7 @@ fn health_check(table: &Table) -> Result<Option<HealthCheck>, Box<ConfigError>> 
 }
 
 /// What is asked; the reader has seen to it that there is one at most.
-fn probe(table: &Table) -> Option<Probe> {
+pub(super) fn probe(table: &Table) -> Option<Probe> {
     let http = service::HEALTH_HTTP.find(table).map(|url| Probe::Http {
         url,
         status: service::HEALTH_STATUS.find(table),
@@ -107,77 +97,6 @@ fn probe(table: &Table) -> Option<Probe> {
     let mcp = || Some(Probe::Mcp { url: service::HEALTH_MCP.find(table)? });
     http.or_else(tcp).or_else(exec).or_else(mcp)
 }
-
-/// The same in the words of the generic service.
-pub(super) fn opencode_as_service(table: &Table) -> Table {
-    let hostname = opencode::SERVE_HOSTNAME.get(table);
-    let port = opencode::SERVE_PORT.get(table);
-    let mut service = table.clone();
-    service.entries.extend(built_in(table));
-    for entry in &mut service.entries {
-        let (path, value) = match (entry.path.as_str(), &entry.value) {
-            ("serve_command", Value::List(items)) => {
-                let fill = |item: &String| {
-                    item.replace("{port}", &port.to_string()).replace("{hostname}", &hostname)
-                };
-                ("command", Value::List(items.iter().map(fill).collect()))
-            }
-            ("serve_port", _) => ("port", Value::Port(Port { host: hostname.clone(), port })),
-            ("auto_restart", Value::Bool(wanted)) => {
-                ("policy", Value::Word(if *wanted { "on-crash" } else { "never" }))
-            }
-            ("restart_delay_ms", Value::Integer(millis)) => {
-                let delay = Duration::from_millis(u64::try_from(*millis).unwrap_or(0));
-                ("delay", Value::Duration(delay))
-            }
-            ("max_restart_attempts", value) => ("max_restarts", value.clone()),
-            _ => continue,
-        };
-        *entry = TableEntry { path: path.to_owned(), value, ..entry.clone() };
-    }
-    service
-}
-
-/// What holds where the table does not say otherwise.
-pub(super) fn built_in(table: &Table) -> Vec<TableEntry> {
-    let fields = [
-        &opencode::ENABLED.field,
-        &opencode::SERVE_PORT.field,
-        &opencode::SERVE_HOSTNAME.field,
-        &opencode::TITLE.field,
-    ];
-    let mut entries: Vec<(&Field, Value)> =
-        fields.into_iter().filter_map(|field| Some((field, field.default()?))).collect();
-    let command = Value::List(OPENCODE_COMMAND.map(str::to_owned).to_vec());
-    entries.push((&opencode::SERVE_COMMAND.field, command));
-    if probe(table).is_none() {
-        // A server that listens everywhere is asked on this machine.
-        let host = match opencode::SERVE_HOSTNAME.get(table).as_str() {
-            "0.0.0.0" => "127.0.0.1".to_owned(),
-            "::" => "::1".to_owned(),
-            other => other.to_owned(),
-        };
-        let address = address::join(&host, opencode::SERVE_PORT.get(table));
-        let url = format!("http://{address}/global/health");
-        entries.push((&service::HEALTH_HTTP.field, Value::Text(url)));
-        let healthy = ("healthy".to_owned(), json!(true));
-        entries.push((&service::HEALTH_JSON.field, Value::JsonField(healthy)));
-    }
-    entries.retain(|(field, _)| table.entry(field).is_none());
-    let (place, from) = (Location::BUILT_IN, FileKind::Workspace);
-    let entries = entries.into_iter();
-    entries
-        .map(|(field, value)| TableEntry {
-            path: field.key.to_owned(),
-            value,
-            place: place.clone(),
-            from,
-        })
-        .collect()
-}
-
-const OPENCODE_COMMAND: [&str; 6] =
-    ["opencode", "serve", "--port", "{port}", "--hostname", "{hostname}"];
 
 /// Checks the needs of all services: each is defined, and there is no ring.
 pub(super) fn check_dependencies(services: &[Table], opencode_is_off: bool, errors: &mut Errors) {
@@ -222,72 +141,5 @@ pub(super) fn check_dependencies(services: &[Table], opencode_is_off: bool, erro
         let message = format!("services need each other in a ring: {}", told(&names));
         let hint = "take one of them out of a `depends_on`".to_owned();
         error(&services[ring[0]], message, hint);
-    }
-}
-
-/// Makes a hook that is about some of these services.
-pub(super) fn make_hook(
-    table: &Table,
-    services: &[Table],
-) -> Result<HookDefinition, Box<ConfigError>> {
-    let words = hook::ON.find(table).unwrap_or(HookEvent::NAMES.map(str::to_owned).to_vec());
-    let is_named = |event: &HookEvent| words.iter().any(|word| word == event.name());
-    check_hook_services(table, services)?;
-    Ok(HookDefinition {
-        name: table.name.clone(),
-        events: HookEvent::ALL.into_iter().filter(is_named).collect(),
-        services: hook::SERVICES.find(table).unwrap_or_default(),
-        target: hook_target(table)?,
-    })
-}
-
-/// Your own file may be about services that only some projects have.
-fn check_hook_services(table: &Table, services: &[Table]) -> Result<(), Box<ConfigError>> {
-    let entry = table.entry(&hook::SERVICES.field);
-    let Some(entry) = entry.filter(|entry| entry.from == FileKind::Workspace) else {
-        return Ok(());
-    };
-    let is_known = |name: &String| services.iter().any(|service| service.name == *name);
-    let names = hook::SERVICES.find(table).unwrap_or_default();
-    let Some(unknown) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
-    let message =
-        format!("hook `{}` is about `{}`, which is no service", table.name, printable(unknown));
-    let near = nearest(unknown, services.iter().map(|service| service.name.as_str()));
-    let hint = match near {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => format!("define `[service.{}]`, or leave it out", printable(unknown)),
-    };
-    Err(entry.place.error(ErrorKind::BadValue, message, hint).into())
-}
-
-fn hook_target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
-    if let Some(command) = hook::COMMAND.find(table) {
-        return Ok(HookTarget::Command(command));
-    }
-    if let Some(url) = hook::WEBHOOK.find(table) {
-        let shape = hook::SHAPE.find(table).unwrap_or_else(|| shape_of_host(&url));
-        return Ok(HookTarget::Webhook { url, shape, headers: table.pairs(&hook::HEADERS) });
-    }
-    let message = format!("hook `{}` tells nobody", table.name);
-    Err(match table.entry(&hook::DESKTOP.field) {
-        Some(_) if hook::DESKTOP.find(table) == Some(true) => return Ok(HookTarget::Desktop),
-        Some(entry) => {
-            let hint = "write `desktop = true`, or remove the hook".to_owned();
-            entry.place.error(ErrorKind::BadValue, message, hint).into()
-        }
-        None => table.missing(message, "add one of `command`, `webhook` and `desktop`").into(),
-    })
-}
-
-/// The form that the host of a URL takes, where it is a known one.
-fn shape_of_host(url: &str) -> Shape {
-    let host = url_host(url).unwrap_or_default().to_ascii_lowercase();
-    match host.as_str() {
-        "hooks.slack.com" => Shape::Slack,
-        "discord.com" | "discordapp.com" | "canary.discord.com" | "ptb.discord.com" => {
-            Shape::Discord
-        }
-        "ntfy.sh" => Shape::Ntfy,
-        _ => Shape::Json,
     }
 }

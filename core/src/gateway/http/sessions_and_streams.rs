@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::admission::{PostBody, Tokens};
 use super::client_state::{
-    Caller, Callers, FrontClient, MessageStream, STANDALONE, SessionId, event, parse_event_id,
+    FrontClient, MessageStream, STANDALONE, SessionId, event, parse_event_id,
 };
+use super::rate_limit::{Caller, Callers};
 use super::unread_budget::Unread;
 use super::{FrontEffect, FrontInput, FrontRequest, HttpExchange, HttpRefusal, RequestKind};
 use crate::gateway::access_patterns::Access;

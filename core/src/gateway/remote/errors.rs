@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::HttpReply;
 use super::http_request::origin as origin_of;
+use crate::duration::show_duration;
 use crate::limits::{MESSAGE_BYTES_MAX, REPLY_EXCERPT_CHARS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::Id;
 use crate::mcp::inflight::Class;
 use crate::mcp::json::{get, text};
-use crate::time::show_duration;
 
 /// Why a request is answered in place of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::commit_messages;
 use super::gates::Gates;
 use super::progress::PhaseProgress;
 use super::repository::Repository;
@@ -118,7 +119,7 @@ impl Machine {
             }
             Dirty::Commit => {
                 let phase = &self.plan.phase().name;
-                self.commit(Step::Tidying, &format!("what was there before `{phase}`"));
+                self.commit(Step::Tidying, &commit_messages::before_phase(phase));
             }
         }
     }
@@ -145,19 +146,13 @@ impl Machine {
             return self.after_session(cause, until);
         }
         let phase = &self.plan.phase().name;
-        let message = match (cause, self.phase.kind) {
-            (Cause::Done, Some(Kind::Remediation(number))) => {
-                format!("{phase}, remediation {number}")
-            }
-            (Cause::Done, _) => phase.clone(),
-            (cause, _) => format!("{phase}, unfinished ({cause})"),
-        };
+        let message = commit_messages::of_session(phase, cause, self.phase.kind);
         self.commit(Step::Committing { cause, until }, &message);
     }
 
     fn commit(&mut self, step: Step, message: &str) {
         self.step = step;
-        let message = format!("{} {message}", self.settings.commit_prefix).trim_start().to_owned();
+        let message = commit_messages::with_prefix(&self.settings.commit_prefix, message);
         self.repository.ask_commit(message, &mut self.out);
     }
 
@@ -278,11 +273,8 @@ impl Machine {
             return self.sealed(false);
         }
         let phase = self.plan.phase();
-        let name = &phase.name;
-        let message = match self.gates.failed.is_empty() && self.gates.is_last_round(phase) {
-            true => format!("{name}, done"),
-            false => format!("{name}, changed by gates"),
-        };
+        let is_done = self.gates.failed.is_empty() && self.gates.is_last_round(phase);
+        let message = commit_messages::of_gates(&phase.name, is_done);
         self.commit(Step::Sealing, &message);
     }
 

@@ -3,18 +3,12 @@
 //! wait. Driven by the machine. Never starts a session.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::Outbox;
-use crate::exponential_wait::ExponentialWait;
-use crate::limits::{
-    AGENT_LIMITED_MAX, LIMIT_SLACK, LIMIT_WAIT_MAX, LIMIT_WAITS_MAX, PROGRESS_TEXT_CHARS_MAX,
-    PROGRESS_TEXTS_MAX,
-};
+use crate::limits::{PROGRESS_TEXT_CHARS_MAX, PROGRESS_TEXTS_MAX};
 use crate::run::checkpoint::cut;
 use crate::run::plan::{Phase, Plan};
 use crate::run::{Attempt, Cause, Finish, Kind, PhaseEnd, Record, ResumePhase, RunEvent};
-use crate::time::Stamp;
 
 /// The plan, and how far it is carried out.
 #[derive(Clone, Debug)]
@@ -169,26 +163,6 @@ impl PhaseProgress {
     pub(super) fn continued(&self) -> Kind {
         self.kind.map_or(Kind::Resumed, continued)
     }
-
-    /// When the limit of the model ends; none after too many waits. An end that is not said or not credible is
-    /// tried again after a time that doubles.
-    pub(super) fn next_wait(
-        &mut self,
-        now: Stamp,
-        said: Option<Stamp>,
-        first: Duration,
-    ) -> Option<Stamp> {
-        if self.waits >= LIMIT_WAITS_MAX {
-            return None;
-        }
-        let said = said.filter(|said| *said > now && said.since(now) <= AGENT_LIMITED_MAX);
-        let wait = match said {
-            Some(said) => said.since(now) + LIMIT_SLACK,
-            None => ExponentialWait::doubling(first, LIMIT_WAIT_MAX).after(self.waits),
-        };
-        self.waits += 1;
-        Some(now.later_by(wait))
-    }
 }
 
 /// A remediation stays one: it is not restarted.
@@ -216,21 +190,6 @@ pub(in crate::run) const fn keeps_handoff(cause: Cause) -> bool {
 mod tests {
     use super::*;
     use crate::run::machine::tests::{phase, plan};
-
-    #[test]
-    fn waits_double_up_to_a_bound_and_a_credible_end_is_taken() {
-        let now = Stamp::parse("2026-11-15T08:00:00Z").unwrap();
-        let minute = Duration::from_secs(60);
-        let mut phase = PhaseProgress::default();
-        let mut wait = |said| phase.next_wait(now, said, minute).map(|until| until.since(now));
-        let said = Stamp::parse("2026-11-15T08:10:00Z");
-        assert_eq!(wait(None), Some(minute));
-        assert_eq!(wait(None), Some(2 * minute));
-        assert_eq!(wait(said), Some(10 * minute + LIMIT_SLACK));
-        while wait(None).is_some() {}
-        phase.waits = 0;
-        assert!(phase.next_wait(now, None, minute).is_some());
-    }
 
     #[test]
     fn an_old_handoff_stays_only_after_a_session_that_was_broken_off() {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::{EndReason, Outbox};
 use crate::agent::{AgentEvent, ContextUse, Instruction, Spent, TurnEnd, TurnFailure};
+use crate::duration::show_duration;
 use crate::limits::{
     AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, RETRIES_MAX,
     RETRY_PATIENCE,
@@ -21,7 +22,7 @@ use crate::run::checkpoint::cut;
 use crate::run::context_meter::{Level, Meter};
 use crate::run::final_message::FinalMessage;
 use crate::run::{Attempt, Cause, Effect, Now, Record, RunEvent, Settings, prompts};
-use crate::time::{Stamp, Time, show_duration};
+use crate::time::{Stamp, Time};
 
 /// A session of an agent.
 #[derive(Clone, Debug, Default)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::keys::{KeyValue, ValueForm};
 use super::markdown::{bare, codes, link};
 use super::{Gate, PlanError};
+use crate::duration::parse_duration;
 use crate::limits::{
     CONFIG_DURATION_MAX, PLAN_COMMAND_BYTES_MAX, PLAN_DOLLARS_MAX, PLAN_NAME_CHARS_MAX,
     PLAN_TOKENS_MAX,
 };
 use crate::text::printable;
-use crate::time::parse_duration;
 
 /// Whether a value says that there is nothing.
 pub(super) fn is_none(text: &str) -> bool {

@@ -1,5 +1,5 @@
 //! Serves one request: hands it to the loop, and makes a response of the reply, whole or with events as they come.
-//! Driven by `server.rs` and hyper. Never keeps a session and never blocks the loop.
+//! Driven by `connections_and_bodies.rs` and hyper. Never keeps a session and never blocks the loop.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::server::{Busy, Host, Limit};
+use super::connections_and_bodies::{Busy, Host, Limit};
 use super::{ConnectionEvent, FrontReply, Outlet, OutletKind};
 use crate::http::{drain, single_header};
 use crate::os;

@@ -1,4 +1,5 @@
-//! Owns the trail's file, which other processes share: locked appends, repair, rotation, sync.
+//! Owns the trail's file, which other processes share: locked appends, rotation, sync; the
+//! repair of a torn line is in `repair.rs`.
 //!
 //! Every append holds an exclusive lock on the file and checks that its path still leads to it, so
 //! that no two processes rotate, and none appends to a file that was removed. The lock is not held
@@ -10,10 +11,8 @@ use std::iter::successors;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use afresh_core::audit::{EventType, Level, Record};
-use afresh_core::limits::{TRAIL_FRAGMENT_BYTES_MAX, TRAIL_LINE_BYTES_MAX, TRAIL_LOCK_WAIT};
+use afresh_core::limits::TRAIL_LOCK_WAIT;
 use afresh_core::time::Stamp;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Settings;
@@ -36,8 +35,8 @@ pub(super) struct TrailFile {
     pub(super) rotate_error: Option<io::Error>,
 }
 
-struct OpenTrailFile {
-    file: File,
+pub(super) struct OpenTrailFile {
+    pub(super) file: File,
     /// The path without symbolic links: rotated files stand beside the file itself.
     real: WritePath,
     /// Not a device.
@@ -244,69 +243,18 @@ impl OpenTrailFile {
         })
     }
 
-    fn len(&self) -> io::Result<u64> {
+    pub(super) fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
     /// Appends a line with one `write`, so that not even appends without the lock tear it. What
     /// was written of a line that does not fit on the disk is cut off again.
-    fn append_line(&mut self, line: &str, may_cut: bool) -> io::Result<()> {
+    pub(super) fn append_line(&mut self, line: &str, may_cut: bool) -> io::Result<()> {
         let before = self.len()?;
         // Without the lock a torn line can't be cut off, but ours need not be joined to it.
         let is_torn = !may_cut && self.is_regular && ends_torn(&self.file)?;
         let line = if is_torn { &format!("\n{line}") } else { line };
         self.is_written = true;
         write_lines(&self.file, before, line.as_bytes(), may_cut).1
-    }
-
-    /// Cuts off a last line without an end, which a dead writer left, and returns the record that
-    /// says so. A record that only lacks its newline gets it.
-    fn repair(&mut self, stamp: Stamp) -> io::Result<Option<String>> {
-        let len = self.len()?;
-        if !ends_torn(&self.file)? {
-            return Ok(None);
-        }
-        let start = self.last_line_start(len)?;
-        let bytes = usize::try_from(len - start).unwrap_or(usize::MAX);
-        let mut fragment = vec![0; bytes.min(TRAIL_LINE_BYTES_MAX)];
-        os::read_exact_at(&self.file, &mut fragment, start)?;
-        if bytes < TRAIL_LINE_BYTES_MAX
-            && serde_json::from_slice::<Value>(&fragment).is_ok_and(|v| v.is_object())
-        {
-            self.append_line("\n", true)?;
-            return Ok(None);
-        }
-        // One who had waited too long for the lock may have appended since.
-        if self.len()? != len {
-            return Ok(None);
-        }
-        os::cut(&self.file, start)?;
-        fragment.truncate(TRAIL_FRAGMENT_BYTES_MAX);
-        let record = Record {
-            level: Level::Warning,
-            logger: "afresh.trail".to_owned(),
-            message: "Trail repaired: its last line was torn".to_owned(),
-            event_type: EventType::TrailRepaired,
-            props: vec![
-                ("bytes", bytes.into()),
-                ("fragment", String::from_utf8_lossy(&fragment).into()),
-            ],
-        };
-        Ok(Some(record.to_safe_line(stamp)))
-    }
-
-    fn last_line_start(&self, len: u64) -> io::Result<u64> {
-        let mut end = len;
-        let mut block = [0; 4096];
-        while end > 0 {
-            let start = end.saturating_sub(block.len() as u64);
-            let block = &mut block[..(end - start) as usize];
-            os::read_exact_at(&self.file, block, start)?;
-            if let Some(newline) = block.iter().rposition(|b| *b == b'\n') {
-                return Ok(start + newline as u64 + 1);
-            }
-            end = start;
-        }
-        Ok(0)
     }
 }

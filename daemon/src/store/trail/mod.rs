@@ -9,6 +9,7 @@
 //! record when the file works again.
 
 mod file;
+mod repair;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -20,8 +21,9 @@ use std::time::Duration;
 
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
+use afresh_core::duration::show_duration;
 use afresh_core::limits::{TRAIL_NOTICE_INTERVAL, TRAIL_QUEUE_LEN_MAX, TRAIL_SYNC_WAIT};
-use afresh_core::time::{Stamp, show_duration};
+use afresh_core::time::Stamp;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

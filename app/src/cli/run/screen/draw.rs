@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use afresh_core::duration::show_duration;
 use afresh_core::run::{GateState, PhaseEnd};
 use afresh_core::text::{cells, cut_to_cells, harmless};
-use afresh_core::time::{Stamp, show_duration};
+use afresh_core::time::Stamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};

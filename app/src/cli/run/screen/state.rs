@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use afresh_core::agent::AgentKind;
+use afresh_core::duration::show_duration;
 use afresh_core::limits::{SCREEN_LINES_MAX, STEER_CHARS_MAX};
 use afresh_core::run::plan::Plan;
 use afresh_core::run::{PhaseEnd, RunEvent, View};
 use afresh_core::text::{cells, harmless};
-use afresh_core::time::{Stamp, show_duration};
+use afresh_core::time::Stamp;
 
 use crate::cli::run::progress_lines::{self, Tone};
 

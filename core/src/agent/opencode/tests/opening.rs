@@ -63,7 +63,7 @@ fn permissions_are_rules_of_opencode() {
         let setup = Setup { permission, ..setup() };
         let start = Opencode::new(setup.clone(), String::new()).start();
         assert!(start.env[0].1.contains(&format!("\"permission\":{config}")), "{:?}", start.env);
-        let body = launch::session(&setup);
+        let body = launch_and_permissions::session(&setup);
         let rules = body["permission"].as_array().unwrap().iter();
         let rules: Vec<String> = rules
             .map(|rule| {
@@ -159,8 +159,11 @@ fn one_that_does_not_come_up_is_given_up() {
 fn the_model_goes_with_each_prompt() {
     let mut setup = setup();
     setup.model = Some("mock/deep/m".to_owned());
-    let body = launch::message(&setup, "go");
+    let body = launch_and_permissions::message(&setup, "go");
     assert_eq!(body["model"], json!({"providerID": "mock", "modelID": "deep/m"}));
     setup.model = Some("bare".to_owned());
-    assert_eq!(launch::message(&setup, "go"), json!({"parts": [{"type": "text", "text": "go"}]}));
+    assert_eq!(
+        launch_and_permissions::message(&setup, "go"),
+        json!({"parts": [{"type": "text", "text": "go"}]})
+    );
 }

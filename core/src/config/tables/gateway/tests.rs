@@ -7,8 +7,9 @@ use crate::config::{Config, ConfigSource, load};
 use crate::definition::HealthSettings;
 use crate::gateway::access_patterns::Access;
 use crate::gateway::backend::{
-    Backend, Expose, HttpServer, InheritedEnv, Pin, Prefix, Share, StdioServer, Transport,
+    Backend, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
 };
+use crate::gateway::inherited_env::InheritedEnv;
 use crate::gateway::settings::Token;
 use crate::limits::{SERVERS_MAX, TOKENS_MAX};
 use crate::policy::{Backoff, Policy, RestartMode};

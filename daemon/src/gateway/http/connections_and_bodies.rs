@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ConnectionEvent;
 use super::exchange::exchange;
-use super::waiting::{WaitingConnections, WaitingPlace};
+use super::idle_connections::{WaitingConnections, WaitingPlace};
 use crate::http::{Door, Entered, Foreign, next_bytes};
 use crate::refusals::Refusals;
 

@@ -1,5 +1,5 @@
 //! Owns the terms in which an agent's own MCP servers are described: its files, their entries, and the rules
-//! of an agent for both. Driven by `adopt::agent_servers`. Never reads or changes a file.
+//! of an agent for both. Driven by `adopt::agent_mcp_servers`. Never reads or changes a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! Owns the rules of Codex for its own MCP servers: a project's file counts where the user trusts the project.
-//! Driven by `adopt::agent_servers`. Never reads a file.
+//! Driven by `adopt::agent_mcp_servers`. Never reads a file.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::agent::servers::{
+use crate::agent::mcp_servers::{
     ConfigFile, ConfigText, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first,
     is_enabled, merged, split_words,
 };

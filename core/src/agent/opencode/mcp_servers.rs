@@ -1,10 +1,10 @@
-//! Owns the rules of opencode for its own MCP servers. Driven by `adopt::agent_servers`. Never reads a file.
+//! Owns the rules of opencode for its own MCP servers. Driven by `adopt::agent_mcp_servers`. Never reads a file.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::agent::servers::{
+use crate::agent::mcp_servers::{
     ConfigFile, Layer, ProjectContext, ServerRules, farthest_first, is_enabled, merged, texts,
 };
 use crate::client_file_paths::{FileSyntax, OPENCODE, project_files_of, user_files_of};

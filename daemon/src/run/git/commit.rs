@@ -1,9 +1,9 @@
-//! Stages the files of a commit: all but the excluded ones, also where those were staged before. Driven by
-//! [`Git`]. Never deletes a file.
+//! Owns the commits of a run: stages all files but the excluded ones, also where those were staged before, and commits
+//! them. The messages are those of `core/src/run/machine/commit_messages.rs`. Driven by [`Git`]. Never deletes a file.
 
 use std::path::Path;
 
-use afresh_core::run::{Exclude, named};
+use afresh_core::run::{Exclude, GitAnswer, GitPosition, named};
 
 use super::{Git, GitOutput};
 
@@ -17,6 +17,51 @@ pub(super) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
 }
 
 impl Git {
+    /// Commits where the run stands, and nowhere else.
+    pub(super) async fn commit_at(
+        &mut self,
+        position: &GitPosition,
+        message: &str,
+    ) -> Result<GitAnswer, String> {
+        if let Some(why) = self.astray(position).await? {
+            return Ok(GitAnswer::Unready(why));
+        }
+        // Of a lock that stays, git itself says so.
+        self.wait_for_lock().await?;
+        self.commit(message).await.map(GitAnswer::Committed)
+    }
+
+    async fn commit(&mut self, message: &str) -> Result<Option<String>, String> {
+        self.unstage_excluded().await?;
+        // What was staged and is different in the files would be in no commit.
+        let is_twice = |(state, _): &(String, String)| {
+            state.bytes().all(|letter| matches!(letter, b'M' | b'A' | b'D' | b'T'))
+        };
+        if self.status().await?.iter().any(is_twice) {
+            self.commit_staged(&format!("{message} (as it was staged)")).await?;
+        }
+        let added = self.add().await;
+        // A merge can be over without a change: what it leaves has to be concluded all the same.
+        let is_same = self.holds(&["diff", "--cached", "--quiet"]).await?;
+        if is_same && !self.has_file("MERGE_HEAD").await? {
+            return added.map(|_| None);
+        }
+        self.commit_staged(message).await?;
+        added?;
+        Ok(self.head().await)
+    }
+
+    async fn commit_staged(&self, message: &str) -> GitOutput {
+        let mut words = vec!["-c", "commit.gpgSign=false"];
+        // Whose machine has no name for commits still has its work committed.
+        if self.run(&["var", "GIT_COMMITTER_IDENT"]).await.is_err() {
+            words.extend(["-c", "user.name=afresh", "-c", "user.email=afresh@localhost"]);
+        }
+        // A message may begin with what is a comment elsewhere.
+        words.extend(["commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", message]);
+        self.run(&words).await
+    }
+
     /// Runs it on all files but those that are never committed.
     async fn run_on_ours(&self, words: &[&str]) -> GitOutput {
         let mut excludes = self.excluded("exclude,").await?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::servers::merge;
+use crate::agent::mcp_servers::merge;
 use crate::agent::{AgentServer, Permission, Setup, Speaks, Start};
 use crate::base64;
 

@@ -19,12 +19,13 @@
 use std::time::Duration;
 
 use super::{Event, HealthCheck, HealthState, HealthStatus};
+use crate::duration::show_duration;
 use crate::id::Generation;
 use crate::limits::{
     HEALTH_LATE_MAX, HEALTH_NOT_READY_NOTICE, HEALTH_OVERTIME, HEALTH_SAMPLE_WAIT,
     WEDGE_BUSY_PERCENT,
 };
-use crate::time::{Stamp, Time, show_duration};
+use crate::time::{Stamp, Time};
 
 /// Something that happened outside.
 #[derive(Clone, Debug, PartialEq)]

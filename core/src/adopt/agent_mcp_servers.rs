@@ -10,7 +10,7 @@ use toml_edit::{Document, Item, Table, Value as Toml};
 
 use super::wrapper::{is_afresh, label};
 use super::{SourceText, jsonc};
-use crate::agent::servers::{ConfigText, Layer, ProjectContext, ServerEntry};
+use crate::agent::mcp_servers::{ConfigText, Layer, ProjectContext, ServerEntry};
 use crate::agent::{AgentKind, AgentServer};
 use crate::client_file_paths::FileSyntax;
 use crate::report::ConfigError;

@@ -1,11 +1,11 @@
 //! Owns the rules of Claude Code for its own MCP servers: of several with one name the nearest counts, and some
-//! are turned off. Driven by `adopt::agent_servers`. Never reads a file.
+//! are turned off. Driven by `adopt::agent_mcp_servers`. Never reads a file.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::agent::servers::{
+use crate::agent::mcp_servers::{
     ConfigFile, ConfigText, Layer, ProjectContext, ServerEntry, ServerRules, farthest_first,
     split_words,
 };

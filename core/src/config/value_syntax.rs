@@ -1,5 +1,5 @@
 //! Owns the kinds of values that keys take: which texts and items of files each accepts, and how it is described; and
-//! the values, with the forms in which they are written. Used by the readers. Never knows a key.
+//! the values, with the forms in which they are written; sizes are in `byte_size.rs`. Used by the readers. Never knows a key.
 
 use core::net::SocketAddr;
 use std::fmt;
@@ -9,9 +9,11 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml_edit::Item;
 
+use super::byte_size::{SIZE_UNITS, parse_size};
 use crate::address;
 use crate::audit::redact::redact_text;
 use crate::definition::{Dependency, Port, StopSignal, Until};
+use crate::duration::{parse_duration, write_duration};
 use crate::env_file::is_variable;
 use crate::limits::{
     CONFIG_DURATION_MAX, CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, CONFIG_URL_BYTES_MAX,
@@ -20,7 +22,6 @@ use crate::limits::{
 use crate::report::ErrorKind;
 use crate::suggest::nearest;
 use crate::text::printable;
-use crate::time::{parse_duration, write_duration};
 
 /// Which values a setting takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,9 +90,6 @@ pub(super) enum Kind {
     /// A secret, which no message quotes.
     Secret,
 }
-
-pub(super) const SIZE_UNITS: [(&str, u64); 4] =
-    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Kind {
     /// Reads the text of an environment variable, a flag or a string in a file.
@@ -339,19 +337,6 @@ pub(super) fn value_hint(
         Some(value) => format!("write `{}`", printable(&form(&value))),
         None => format!("for example `{example}`"),
     }
-}
-
-/// Reads a number of bytes with its unit, such as `16MiB`.
-pub fn parse_size(text: &str) -> Option<u64> {
-    // Nothing is nothing in any unit.
-    if text == "0" {
-        return Some(0);
-    }
-    let (number, unit) =
-        SIZE_UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
-    // `parse` alone would also take a sign.
-    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| number.parse::<u64>().ok()?.checked_mul(*unit))?
 }
 
 /// A value of a setting. Its `Display` is the form of environment variables and flags.

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use afresh_core::adopt::agent_servers::{AgentServers, ServerQuery, SupervisedServer, find};
-use afresh_core::agent::servers::{ConfigText, Layer, ProjectContext, repository_of_worktree};
+use afresh_core::adopt::agent_mcp_servers::{AgentServers, ServerQuery, SupervisedServer, find};
+use afresh_core::agent::mcp_servers::{ConfigText, Layer, ProjectContext, repository_of_worktree};
 use afresh_core::agent::{AgentKind, AgentServer};
 use afresh_core::client_import::{accepts_command, request_name, requests};
 use afresh_core::text::harmless;
 use afresh_core::trust::{TrustRequest, untrusted_note};
 use afresh_daemon::HOME_VARIABLE;
-use afresh_daemon::store::clients::{ClientFile, ReadClientFileError, own_path};
+use afresh_daemon::store::client_files::{ClientFile, ReadClientFileError, own_path};
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};

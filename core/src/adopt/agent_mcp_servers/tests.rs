@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::servers::repository_of_worktree;
+use crate::agent::mcp_servers::repository_of_worktree;
 
 const FOLDER: &str = "/home/me/repo/sub";
 

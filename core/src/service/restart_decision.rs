@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Service;
-use super::crash_loop::CrashVerdict;
+use super::crash_backoff::CrashVerdict;
 use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::state::{Effect, Goal, InputContext, Process, Rest, Want};

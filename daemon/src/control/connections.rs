@@ -24,8 +24,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::client::is_dead;
-use super::listen::Listen;
 use super::loop_requests::{About, LoopRequest};
+use super::port_and_token::Listen;
 use super::request_handlers::route;
 use super::socket_path::{RuntimeFolders, owner_of};
 use crate::http::{Door, Entered, Foreign};

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use crate::environment::Environment;
 use crate::error::{CommandResult, Exit};
 use crate::output::{self, Lines};
-use crate::running::RunningServices;
+use crate::running_services::RunningServices;
 
 /// The commands that change services.
 #[derive(Debug, Subcommand)]

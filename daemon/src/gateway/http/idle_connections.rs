@@ -1,5 +1,5 @@
 //! Owns the queue of connections that wait for a request, in the order in which they make room for new ones: first those
-//! that never sent a whole head, the oldest first, then those that were idle for longest. Driven by `server.rs`. Never
+//! that never sent a whole head, the oldest first, then those that were idle for longest. Driven by `connections_and_bodies.rs`. Never
 //! closes a connection that is served.
 
 use std::collections::BTreeMap;
