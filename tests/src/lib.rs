@@ -125,8 +125,9 @@ impl TestEnv {
         command
     }
 
-    /// Gives a command this workspace, home and mark.
+    /// Gives a command this workspace, home and mark, and the signals of a command in the foreground.
     pub fn furnish(&self, command: &mut Command) {
+        default_signals();
         command.current_dir(self.work()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("AFRESH_TEST_MARK", &self.mark);
@@ -375,6 +376,21 @@ pub fn reaches(mut reached: impl FnMut() -> bool) -> bool {
         std::thread::park_timeout(Duration::from_millis(2));
     }
     true
+}
+
+/// A shell without job control starts `cargo test &` with SIGINT and SIGQUIT ignored, and commands inherit that. Tests
+/// that send them need the default.
+fn default_signals() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        for number in [Signal::SIGINT, Signal::SIGQUIT] {
+            // SAFETY: the default action runs no code of ours.
+            #[expect(unsafe_code, reason = "nix cannot know which handler it is")]
+            let set = unsafe { signal(number, SigHandler::SigDfl) };
+            set.expect("these signals have a default");
+        }
+    });
 }
 
 /// The `afresh` binary of this build.
