@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, Config, ConfigError, ConfigSource, FileKind, Flag, ProjectFile};
@@ -10,12 +11,12 @@ use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_core::text::harmless;
 use afresh_core::trust::{TrustRequest, untrusted_note};
-use afresh_daemon::control::RuntimeFolders;
+use afresh_daemon::control::{ControlPort, RuntimeFolders};
 use afresh_daemon::store::user_state::{UserState, UserStateError, user_state_folder};
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{HOME_VARIABLE, HookSetup, WritePath, is_variable, leads_out, without_notify};
 
-use crate::error::{CommandError, CommandResult, Exit};
+use crate::error::{CommandError, CommandResult, Exit, OrExit as _};
 use crate::output;
 use crate::trust::Trust;
 
@@ -49,6 +50,15 @@ impl Environment {
     pub(crate) fn user_state(&self) -> Result<UserState, UserStateError> {
         let state = self.folder("XDG_STATE_HOME");
         UserState::find(self.folder(HOME_VARIABLE).as_deref(), state.as_deref())
+    }
+
+    /// The port of the control API, where there is to be one.
+    pub(crate) fn control_port(
+        &self,
+        address: Option<SocketAddr>,
+    ) -> Result<Option<ControlPort>, CommandError> {
+        let port = address.map(|address| ControlPort::new(address, self.user_state()));
+        port.transpose().or_exit(Exit::Unavailable)
     }
 
     /// What the user has accepted of a workspace's files.

@@ -2,7 +2,6 @@
 //! of `afresh up`, without a configuration.
 
 use std::fs::File;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use afresh_core::audit::Record;
@@ -18,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::clock::seed;
-use crate::control::{About, Bound, Control, RuntimeFolders};
+use crate::control::{About, Bound, Control, ControlPort, RuntimeFolders};
 use crate::definition::{Definition, Surroundings};
 use crate::hooks::HookSetup;
 use crate::os;
@@ -52,7 +51,7 @@ pub struct Keep {
     /// Where the control socket may be; none for none.
     pub control: Option<RuntimeFolders>,
     /// Where the control API listens besides; none for nowhere.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<ControlPort>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
     /// When it is ready, and whether it still is well.
@@ -79,7 +78,7 @@ impl Keep {
 }
 
 async fn run(mut keep: Keep) -> Result<i32, SetupError> {
-    let bound = keep.listen.map(Bound::bind).transpose().map_err(SetupError::Listen)?;
+    let bound = keep.listen.take().map(Bound::bind).transpose().map_err(SetupError::Listen)?;
     let signals = startup::signals()?;
     let processes = Processes::start()?;
     // Copies have a line each, and none may move into those of another.
@@ -92,7 +91,7 @@ async fn run(mut keep: Keep) -> Result<i32, SetupError> {
     })?;
     let mut stdin = JoinSet::new();
     let around = surroundings(&mut keep, stdout, stderr, &mut stdin);
-    let listen = bound.map(|bound| startup::guarded(bound, &keep.workspace)).transpose()?;
+    let listen = bound.map(Bound::guarded).transpose().map_err(SetupError::Listen)?;
     let mut supervise = Supervisor::new(processes, around);
     supervise.recorder.note(started(&keep));
     let logs = keep.log.map(|_| startup::start_logs(&supervise)).transpose()?;

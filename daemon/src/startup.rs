@@ -9,14 +9,13 @@ use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::limits::LOG_FILE_BYTES_MAX;
 use serde_json::Value;
 
-use crate::control::{Bound, Listen, ListenError};
+use crate::control::ListenError;
 use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread, SanitizedStream, Sanitizer};
 use crate::process::{MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::rotation::{OpenFileError, RotatingFile, Tee};
 use crate::store::service_log::ServiceLogs;
 use crate::store::trace::Trace;
-use crate::store::workspace::Workspace;
 use crate::supervise::Supervisor;
 use crate::write_path::WritePath;
 
@@ -84,11 +83,6 @@ pub(crate) fn output(
 ) -> Result<(Output, OutputThread), SetupError> {
     let started = stream.and_then(|stream| Output::start(name, stream, complain));
     started.map_err(SetupError::Output)
-}
-
-/// A bound port of the control API, with the token in the state folder.
-pub(crate) fn guarded(bound: Bound, workspace: &Workspace) -> Result<Listen, SetupError> {
-    bound.guarded(workspace.state().join("token")).map_err(SetupError::Listen)
 }
 
 /// Starts to keep the output of services on disk; failures go to our own log.

@@ -7,7 +7,6 @@ mod service_loop;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
@@ -25,7 +24,7 @@ use tokio::task::JoinSet;
 use self::configured_services::ConfiguredServices;
 pub(crate) use self::service_loop::ServiceLoop;
 use self::service_loop::{Configuration, StatusView};
-use crate::control::{About, Bound, Control, RuntimeFolders};
+use crate::control::{About, Bound, Control, ControlPort, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::hooks::HookSetup;
 use crate::os;
@@ -61,7 +60,7 @@ pub struct Up {
     /// What becomes of the services when this process is killed.
     pub on_supervisor_death: OnSupervisorDeath,
     /// Where the control API listens besides; none for nowhere.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<ControlPort>,
     /// What services get besides their own variables.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder that their paths count from.
@@ -127,7 +126,7 @@ pub fn up(mut up: Up) -> Result<i32, UpError> {
 }
 
 async fn run(mut up: Up) -> Result<i32, SetupError> {
-    let bound = up.listen.map(Bound::bind).transpose().map_err(SetupError::Listen)?;
+    let bound = up.listen.take().map(Bound::bind).transpose().map_err(SetupError::Listen)?;
     let signals = startup::signals()?;
     let folder = up.workspace.state().join("run");
     let entered = Processes::enter(&folder, up.on_supervisor_death).await?;
@@ -140,7 +139,7 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
         ..Surroundings::new(&mut up.workspace, &up.trail, stdout, stderr)
     };
     let about = About::new(Face::Up, None, &up.workspace, up.version);
-    let listen = bound.map(|bound| startup::guarded(bound, &up.workspace)).transpose()?;
+    let listen = bound.map(Bound::guarded).transpose().map_err(SetupError::Listen)?;
     let mut supervise = Supervisor::new(processes, around);
     supervise.recorder.note(started(&up));
     let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);

@@ -432,6 +432,10 @@ fn services_that_neither_a_supervisor_nor_a_socket_reaches_are_ended_by_down() {
         let down = env.run(&["down"]);
         assert_eq!(down.code, Some(0), "{down:?}");
         assert_eq!(down.stdout, "2 services of an afresh that was killed: ended\n");
+        let stopped = env.events("server_stopped");
+        assert_eq!(stopped.len(), 1, "{stopped:?}");
+        assert_eq!(stopped[0]["props"]["instances"], 2, "{stopped:?}");
+        assert!(stopped[0]["props"]["by"]["pid"].is_u64(), "{stopped:?}");
         env.assert_nothing_left();
         let nothing = env.run(&["down"]);
         assert_eq!(nothing.code, Some(4), "{nothing:?}");

@@ -268,7 +268,7 @@ fn addresses_that_others_could_reach() {
 fn a_token_that_others_may_know() {
     let env = TestEnv::new();
     let (mut afresh, api) = listening(&env);
-    let file = env.work().join(".afresh/token");
+    let file = env.home().join(".local/state/afresh/private/control.token");
     let metadata = fs::metadata(&file).expect("a token");
     assert_eq!((metadata.mode() & 0o7777, metadata.len()), (0o600, 65));
     stop(&env, &mut afresh);

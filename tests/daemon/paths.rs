@@ -277,16 +277,49 @@ fn files_that_a_project_has_afresh_read_are_in_the_project() {
 }
 
 #[test]
+fn a_token_that_comes_with_a_workspace_opens_nothing() {
+    let env = TestEnv::new();
+    let shipped = "ab".repeat(32);
+    let token = env.work().join(".afresh/token");
+    fs::write(&token, format!("{shipped}\n")).expect("ours");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
+    let keep = ["keep", "--listen", "0", "--", HOSTILE, "exit", "0"];
+    assert_eq!(env.run(&keep).code, Some(0));
+    let own = env.home().join(".local/state/afresh/private/control.token");
+    assert_ne!(fs::read_to_string(own).expect("a token").trim(), shipped);
+    assert_eq!(fs::read_to_string(token).expect("it is there").trim(), shipped, "not touched");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_fifo_in_the_state_folder_holds_up_no_command() {
+    let env = TestEnv::new();
+    nix::unistd::mkfifo(&env.work().join(".afresh/run"), nix::sys::stat::Mode::S_IRWXU)
+        .expect("ours");
+    for arguments in [&["status"][..], &["down"], &["restart", "a"]] {
+        let mut command = env.start(arguments);
+        command.wait();
+    }
+    env.assert_nothing_left();
+}
+
+#[test]
 fn a_token_that_git_tracks_is_refused() {
     let env = TestEnv::new();
     git(&env, &["init", "-q"]);
-    let token = env.work().join(".afresh/token");
-    fs::write(&token, format!("{}\n", "ab".repeat(32))).expect("ours");
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
-    git(&env, &["add", "-f", ".afresh/token"]);
+    // A home folder can be a repository.
+    let home = env.home();
+    let git_at_home = |arguments: &[&str]| {
+        let finished =
+            std::process::Command::new("git").arg("-C").arg(&home).args(arguments).status();
+        assert!(finished.is_ok_and(|status| status.success()), "{arguments:?}");
+    };
     let keep = ["keep", "--listen", "0", "--", HOSTILE, "exit", "0"];
+    assert_eq!(env.run(&keep).code, Some(0));
+    git_at_home(&["init", "-q"]);
+    git_at_home(&["add", "-f", ".local/state/afresh/private/control.token"]);
     fails(&env.run(&keep), 5, &["is tracked by git", "remove it, and a new one is made"]);
-    git(&env, &["rm", "-q", "-f", ".afresh/token"]);
+    git_at_home(&["rm", "-q", "-f", ".local/state/afresh/private/control.token"]);
     assert_eq!(env.run(&keep).code, Some(0));
 
     env.write("gateway.token", &"ab".repeat(32));

@@ -63,7 +63,9 @@ impl Api {
         let log = afresh.stderr();
         let rest = log.split("http://127.0.0.1:").nth(1).expect("just seen");
         let port = rest.split(',').next().and_then(|port| port.parse().ok()).expect("a port");
-        let token = fs::read_to_string(env.work().join(".afresh/token")).expect("a token");
+        let token =
+            fs::read_to_string(env.home().join(".local/state/afresh/private/control.token"))
+                .expect("a token");
         Self::Port { port, token: token.trim().to_owned() }
     }
 

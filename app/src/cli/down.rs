@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::Face;
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, DOWN_WAIT_MAX};
 use afresh_core::service::State;
 use afresh_daemon::store::lock::up_holder;
-use afresh_daemon::{abandoned_warden, control, end_lost_services, monotonic, process_is_alive};
+use afresh_daemon::store::trail::Trail;
+use afresh_daemon::{
+    abandoned_warden, control, end_lost_services, monotonic, own_actor, process_is_alive,
+};
 use clap::Args;
 
 use crate::environment::Environment;
@@ -35,7 +39,7 @@ pub(crate) struct DownArgs {
 pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> CommandResult {
     let daemons = super::up::daemons(environment, &[Face::Up])?;
     let [daemon, ..] = &daemons[..] else {
-        return end_lost(environment);
+        return end_lost(environment, &arguments.reason);
     };
     let pid = daemon.version.pid;
     control::shutdown(&daemon.socket, &arguments.reason)?;
@@ -57,8 +61,8 @@ pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> CommandRes
 
 /// Ends services whose `afresh up` was killed, and whose warden has lost its socket, as by `git clean -fdx`: nothing
 /// else reaches them. An error where there are none.
-fn end_lost(environment: &Environment) -> CommandResult {
-    let workspace = environment.located_workspace();
+fn end_lost(environment: &Environment, reason: &str) -> CommandResult {
+    let mut workspace = environment.located_workspace();
     let folder = workspace.state().join("run");
     if up_holder(workspace.state()).is_some() || abandoned_warden(&folder).is_some() {
         return Err(not_there(environment));
@@ -67,6 +71,21 @@ fn end_lost(environment: &Environment) -> CommandResult {
         Ok(0) => Err(not_there(environment)),
         Ok(count) => {
             let services = output::counted(count as u64, "service");
+            let record = Record {
+                level: Level::Info,
+                logger: "afresh.down".to_owned(),
+                message: format!("{services} of an afresh that was killed: ended"),
+                event_type: EventType::ServerStopped,
+                props: vec![
+                    ("instances", count.into()),
+                    ("reason", reason.into()),
+                    ("by", own_actor().to_json()),
+                ],
+            };
+            let config = environment.quiet_config(&workspace, &[])?;
+            if let Err(why) = Trail::write_one(&mut workspace, &config.trail, record) {
+                output::warn(&format!("warning: this is not in the trail: {why}"));
+            }
             output::print(&format!("{services} of an afresh that was killed: ended\n"))
         }
         Err(pids) => {

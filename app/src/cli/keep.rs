@@ -323,7 +323,7 @@ pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> CommandResu
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
-        listen: arguments.listen,
+        listen: environment.control_port(arguments.listen)?,
         stdin: arguments.copies == 1,
         health: arguments.health.check(),
         port: arguments.health.port,

@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> CommandResult 
         version: env!("CARGO_PKG_VERSION"),
         control: environment.runtime_folders(),
         on_supervisor_death: config.daemon.on_supervisor_death,
-        listen: arguments.listen.or(config.daemon.listen),
+        listen: environment.control_port(arguments.listen.or(config.daemon.listen))?,
         environment: environment.variables.clone(),
         base,
         lines,

@@ -47,7 +47,7 @@ pub fn document() -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "The content of the file `token` in the state folder. Over the control \
+                "description": "The content of the file that the log names. Over the control \
                                 socket none is needed.",
             }},
             "schemas": schemas(),

@@ -10,10 +10,37 @@ use afresh_core::http_access::{Guard, TOKEN_DIGITS, is_token, token_of};
 
 use crate::git_index::git_tracks;
 use crate::os;
+use crate::store::user_state::{UserState, UserStateError};
+
+/// The file of the token in the user's private folder. It is one for all of the user's workspaces: a workspace that was
+/// merely copied could bring one that others know.
+const TOKEN_FILE: &str = "control.token";
+
+/// Where the control API is to be served over TCP, and the file with its token.
+#[derive(Debug)]
+pub struct ControlPort {
+    address: SocketAddr,
+    token_file: PathBuf,
+}
+
+impl ControlPort {
+    /// At this address, with the token in the user's private folder.
+    pub fn new(
+        address: SocketAddr,
+        state: Result<UserState, UserStateError>,
+    ) -> Result<Self, ListenError> {
+        let state = state.and_then(|state| state.prepare().map(|()| state));
+        let state = state.map_err(ListenError::Folder)?;
+        Ok(Self { address, token_file: state.path(TOKEN_FILE) })
+    }
+}
 
 /// Why the control API is not served over TCP.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
+    /// The folder of the user's state cannot be used.
+    #[error("there is no place for the token of the control API")]
+    Folder(#[source] UserStateError),
     /// Others could reach it.
     #[error(
         "`{address}` is not an address of this machine alone; take 127.0.0.1, [::1] or localhost"
@@ -71,21 +98,26 @@ pub(crate) struct Listen {
 
 /// A port that is bound, and not served yet.
 #[derive(Debug)]
-pub(crate) struct Bound(TcpListener, SocketAddr);
+pub(crate) struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    token_file: PathBuf,
+}
 
 impl Bound {
     /// Takes an address of this machine.
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self, ListenError> {
+    pub(crate) fn bind(port: ControlPort) -> Result<Self, ListenError> {
+        let ControlPort { address, token_file } = port;
         if !address.ip().is_loopback() {
             return Err(ListenError::NotLocal { address });
         }
         let (listener, address) = listen_on(address)?;
-        Ok(Self(listener, address))
+        Ok(Self { listener, address, token_file })
     }
 
-    /// Guards it by the token in a file, which is made if need be.
-    pub(crate) fn guarded(self, token_file: PathBuf) -> Result<Listen, ListenError> {
-        let Self(listener, address) = self;
+    /// Guards it by the token, which is made if need be.
+    pub(crate) fn guarded(self) -> Result<Listen, ListenError> {
+        let Self { listener, address, token_file } = self;
         let guard = Guard::new(address.port(), token(&token_file)?);
         Ok(Listen { listener, guard, address, token_file })
     }
@@ -201,13 +233,14 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_listened_to_and_a_port_that_is_taken_is_said() {
+        let port = |address| ControlPort { address, token_file: PathBuf::new() };
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:127.0.0.1]:0"] {
-            let error = Bound::bind(address.parse().unwrap()).unwrap_err().to_string();
+            let error = Bound::bind(port(address.parse().unwrap())).unwrap_err().to_string();
             assert!(error.contains("not an address of this machine alone"), "{error}");
         }
-        let Bound(_listener, address) = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        assert_ne!(address.port(), 0);
-        let error = Bound::bind(address).unwrap_err().to_string();
+        let bound = Bound::bind(port("127.0.0.1:0".parse().unwrap())).unwrap();
+        assert_ne!(bound.address.port(), 0);
+        let error = Bound::bind(port(bound.address)).unwrap_err().to_string();
         let own = format!("(pid {})", std::process::id());
         assert!(
             error.contains("is in use") && (cfg!(not(target_os = "linux")) || error.contains(&own)),

@@ -259,9 +259,10 @@ impl StateFolder {
 pub(super) fn make_state_folder(file: &WritePath) -> io::Result<()> {
     file.make_parents()?;
     let mut folders = file.parent().ancestors();
-    if let Some(folder) = folders.find(|folder| folder.file_name().is_some_and(|it| it == STATE)) {
+    let state = folders.find(|folder| folder.file_name().is_some_and(|it| it == STATE));
+    if let Some(root) = state.and_then(Path::parent) {
         // Not worth a lost record: the next start tries again, and says why it cannot.
-        keep_out_of_git(&WritePath::beneath(folder, "")).ok();
+        keep_out_of_git(&WritePath::beneath(root, STATE)).ok();
     }
     Ok(())
 }

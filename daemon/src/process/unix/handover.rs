@@ -208,7 +208,9 @@ pub(crate) fn end_lost(folder: &Path) -> Result<usize, Vec<u32>> {
 fn visit(folder: &Path) -> io::Result<Option<(Greeting, FrameSocket)>> {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     let connect = || {
-        let open = File::open(folder)?;
+        // A FIFO of that name would not be opened before it has a writer.
+        let directory = nix::libc::O_DIRECTORY;
+        let open = File::options().read(true).custom_flags(directory).open(folder)?;
         let path = short_path(&open, SOCKET).unwrap_or_else(|| folder.join(SOCKET));
         let socket = UnixStream::connect(path)?;
         if os::peer(socket.as_fd())?.0 != Uid::effective().as_raw() {
