@@ -274,6 +274,9 @@ pub const TRUST_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Names of requests that are not trusted in one note, which agents get in their context; the rest is counted.
 pub const UNTRUSTED_NAMES_MAX: usize = 20;
 
+/// Characters of each of these names; the rest is cut off.
+pub const UNTRUSTED_NAME_CHARS: usize = 100;
+
 /// Blanks in a row that `afresh trust` shows as they are; more are counted, since they push a text out of sight.
 pub const TRUST_BLANKS_MAX: usize = 8;
 

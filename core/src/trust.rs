@@ -2,7 +2,8 @@
 //! on, opened or sent out. Made by `config` and `client_import`, kept by the daemon, shown by `afresh trust`. Never
 //! accepts a request: the caller says which are.
 
-use crate::limits::UNTRUSTED_NAMES_MAX;
+use crate::limits::{UNTRUSTED_NAME_CHARS, UNTRUSTED_NAMES_MAX};
+use crate::text::cut;
 
 /// A part of a project's files that needs trust. Its exact content is what is accepted: one that has changed in any
 /// way is another one.
@@ -46,8 +47,8 @@ pub type Accepts<'a> = &'a dyn Fn(&TrustRequest) -> bool;
 
 /// What a user or an agent is told about requests that do not count; none where there are none.
 pub fn untrusted_note(names: &[String]) -> Option<String> {
-    let shown: Vec<String> =
-        names.iter().take(UNTRUSTED_NAMES_MAX).map(|name| format!("`{name}`")).collect();
+    let short = |name: &String| format!("`{}`", cut(name, UNTRUSTED_NAME_CHARS));
+    let shown: Vec<String> = names.iter().take(UNTRUSTED_NAMES_MAX).map(short).collect();
     let more = match names.len().saturating_sub(shown.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),

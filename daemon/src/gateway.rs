@@ -26,7 +26,7 @@ use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input, Settings};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX, TRUST_LOOK_INTERVAL,
+    CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX, TRUST_LOOK_INTERVAL, TURNS_GIVEN,
 };
 use afresh_core::service::{Input as ServiceInput, State};
 use afresh_core::time::Time;
@@ -221,8 +221,8 @@ struct Switchboard {
 
 impl Switchboard {
     /// The servers are these now.
-    async fn configure(&mut self, mut servers: Vec<Backend>) {
-        self.prepare_pins(&mut servers);
+    async fn configure(&mut self, servers: Vec<Backend>) {
+        self.prepare_pins(&servers);
         self.input(Input::Pinned(self.pins.sections())).await;
         self.backends =
             servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
@@ -230,7 +230,7 @@ impl Switchboard {
         self.input(Input::Configured(servers)).await;
     }
 
-    fn prepare_pins(&mut self, servers: &mut [Backend]) {
+    fn prepare_pins(&mut self, servers: &[Backend]) {
         if let Some(text) = self.pins.prepare(servers) {
             self.supervise.log(&text);
         }
@@ -344,10 +344,12 @@ impl Switchboard {
         }
     }
 
-    /// Lets connections write what they were given, where that is much.
+    /// Lets connections write what they were given, where that is much, and others send their requests.
     async fn give_way(&mut self) {
         if self.front.gives_way() {
-            yield_now().await;
+            for _ in 0..TURNS_GIVEN {
+                yield_now().await;
+            }
         }
     }
 
@@ -417,8 +419,8 @@ impl Switchboard {
             Ok((mut wanted, notes)) => {
                 self.supervise.log(&format!("{why}: reading the configuration again"));
                 notes.iter().for_each(|note| self.supervise.log(note));
-                let mut servers = std::mem::take(&mut wanted.servers);
-                self.prepare_pins(&mut servers);
+                let servers = std::mem::take(&mut wanted.servers);
+                self.prepare_pins(&servers);
                 if let GatewayFront::Http(front) = &mut self.front {
                     front.configure(&wanted.front);
                 }

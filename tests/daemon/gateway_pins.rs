@@ -207,7 +207,7 @@ fn hidden_characters_of_a_remote_server_do_not_reach_a_client() {
 }
 
 #[test]
-fn pins_of_a_newer_afresh_are_left_alone_and_nothing_is_withheld() {
+fn pins_of_a_newer_afresh_are_left_alone_and_all_is_withheld() {
     let world = World::new();
     let block = "pin = \"block\"";
     world.use_once(block);
@@ -215,10 +215,15 @@ fn pins_of_a_newer_afresh_are_left_alone_and_nothing_is_withheld() {
     fs::write(world.pins_file(), &newer).expect("ours");
     world.offers("Be good.", &[tool("get", "Gets, and deletes.")]);
     let mut client = world.connect(block);
-    assert_eq!(of_a(&tools(&mut client)), ["get"]);
+    assert_eq!(of_a(&tools(&mut client)), [""; 0], "nothing can be compared");
     let says = "has version 2, and this afresh knows 1";
     wait_for("the log says why", || client.log().contains(says));
-    assert!(client.log().contains("`pin = \"block\"` acts as `warn`"), "{}", client.log());
+    assert!(client.log().contains("`pin = \"block\"` are withheld"), "{}", client.log());
+    let called = client.ask("2", "tools/call", &json!({"name": "a__get", "arguments": {}}));
+    assert!(
+        called["error"]["message"].as_str().is_some_and(|why| why.contains("withheld")),
+        "{called}"
+    );
     let refused = world.trust();
     assert!(refused.code == Some(5) && refused.stderr.contains(says), "{refused:?}");
     assert_eq!(fs::read_to_string(world.pins_file()).expect("it is there"), newer);

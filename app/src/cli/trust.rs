@@ -257,7 +257,9 @@ impl<'a> TrustCommand<'a> {
         }
         self.record(EventType::TrustRevoked, "the user took back", &revoked);
         output::remark(&format!("not trusted any more: {}", revoked.join(", ")));
-        output::remark("what runs goes on until `afresh reload` or its end");
+        output::remark(
+            "services and runs go on until `afresh reload` or their end; gateways stop what is revoked",
+        );
         Ok(Exit::Success)
     }
 

@@ -41,6 +41,9 @@ pub enum Section {
 }
 
 impl Section {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Templates, Self::Instructions];
+
     /// The section of a list.
     pub const fn of(kind: Kind) -> Option<Self> {
         match kind {

@@ -147,8 +147,15 @@ pub const MESSAGE_DEPTH_MAX: usize = 127;
 /// with an error (`server_busy`); requests that waited for a server go on in the next turn.
 pub const TURN_ANSWERS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes for clients over HTTP after which their connections get a turn to write them.
+/// Bytes for clients over HTTP after which connections get turns to write them, and others to send their requests…
 pub const TURN_TOLD_BYTES_MAX: usize = 1024 * 1024;
+
+/// …where each message counts for so many more: short ones take time too…
+pub const TURN_TOLD_EACH_BYTES: usize = 4 * 1024;
+
+/// …so many: a new connection needs some to be accepted, read and understood. With one, each of them would wait for
+/// another client's batch.
+pub const TURNS_GIVEN: usize = 16;
 
 /// Lines of servers over HTTP that wait for the loop; then their links wait, and the servers with them.
 pub const REMOTE_WORDS_MAX: usize = 64;
@@ -164,13 +171,17 @@ pub const GATEWAY_LAST_WAIT: Duration = Duration::from_millis(50);
 /// Connections over HTTP that are served at once. For one more, one that waits for a request is closed: the oldest that
 /// never sent a whole head, else the one that was idle for longest. Where all are served, more wait in the kernel's
 /// queue. A client has one for what it is told and one for each request.
-pub const FRONT_CONNECTIONS_MAX: usize = 4_096;
+pub const FRONT_CONNECTIONS_MAX: usize = 2_048;
 
 /// Connections beyond that which may be there while those that were closed for them end.
 pub const FRONT_CONNECTIONS_ENDING_MAX: usize = 64;
 
 /// Requests over HTTP that wait for the loop; who asks more waits.
 pub const FRONT_ASKS_MAX: usize = 64;
+
+/// Those of one token among them, so that one with long batches delays the others by a few of them at the most: the loop
+/// takes one after another, and has the next when it has done one.
+pub const FRONT_TOKEN_ASKS_MAX: usize = 4;
 
 /// How long a new connection may take to say what it wants; then it is closed.
 pub const FRONT_HEAD_WAIT: Duration = Duration::from_secs(10);
@@ -189,9 +200,13 @@ pub const FRONT_REFUSED_WAIT: Duration = Duration::from_secs(2);
 /// from each connection anyway.
 pub const FRONT_BODY_OWN_BYTES: usize = 16 * 1024;
 
-/// What bodies have besides, all together, while they come or wait for the loop; in bytes that have come. Who
-/// brings more is not read until there is room, for as long as a body may take, and is refused then.
-pub const FRONT_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What bodies have besides, all together, while they come or wait for the loop; one that is alone may be longer. A body
+/// that finds no room is not read until there is some, for as long as a body may take, and is refused then.
+pub const FRONT_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bodies that wait for room at once; one more is refused. Each keeps what has come of it, and the buffers of its
+/// connection.
+pub const FRONT_BODIES_WAITING_MAX: usize = 32;
 
 /// How much of that a body takes at once.
 pub const FRONT_BODY_STEP_BYTES: usize = 64 * 1024;
@@ -201,7 +216,7 @@ pub const FRONT_BODY_STEP_BYTES: usize = 64 * 1024;
 pub const FRONT_BODY_STALLED: Duration = Duration::from_secs(1);
 
 /// What is read from a connection, or waits to be written to it, at once: a head has to fit in.
-pub const FRONT_BUFFER_BYTES: usize = 32 * 1024;
+pub const FRONT_BUFFER_BYTES: usize = 16 * 1024;
 
 /// What is read of a body that is refused, so that the client gets to read the refusal.
 pub const FRONT_REFUSED_BYTES_MAX: usize = 1024 * 1024;
@@ -230,7 +245,7 @@ pub const FRONT_UNREAD_EACH_BYTES: usize = 128;
 
 /// Bytes of long messages that all connections of one token have not taken; a single message may be longer. An answer
 /// beyond it is replaced by an error (`server_busy`), for any other message its connection is closed.
-pub const FRONT_UNREAD_TOKEN_BYTES_MAX: usize = 24 * 1024 * 1024;
+pub const FRONT_UNREAD_TOKEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The same for all tokens together: the longest message fits, if it is alone.
 pub const FRONT_UNREAD_ALL_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 1024 * 1024;
@@ -274,7 +289,7 @@ pub const FRONT_KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The same for all streams: those that ended first are forgotten first, then each keeps only its last
 /// message, and that only where it is a short one.
-pub const FRONT_KEPT_ALL_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub const FRONT_KEPT_ALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Streams that have ended and are kept for a client that did not get their end.
 pub const FRONT_ENDED_MAX: usize = 1_024;
@@ -285,8 +300,6 @@ pub const FRONT_CALLERS_MAX: usize = 4_096;
 
 const _: () = assert!(FRONT_HEAD_WAIT.as_millis() <= FRONT_IDLE_WAIT.as_millis());
 const _: () = assert!(FRONT_BODY_OWN_BYTES <= FRONT_BUFFER_BYTES);
-// The largest message fits, if it is alone.
-const _: () = assert!(MESSAGE_BYTES_MAX <= FRONT_BODIES_BYTES_MAX);
 const _: () = assert!(FRONT_BODIES_BYTES_MAX.is_multiple_of(FRONT_BODY_STEP_BYTES));
 const _: () = assert!(FRONT_BODY_STALLED.as_millis() < FRONT_BODY_WAIT.as_millis());
 const _: () = assert!(FRONT_CLOSE_WAIT.as_millis() + FRONT_LAST_WAIT.as_millis() < 1_000);

@@ -27,16 +27,16 @@ use afresh_core::gateway::http::{
 };
 use afresh_core::gateway::settings::{FrontAddress, FrontSettings};
 use afresh_core::gateway::{ClientId, Input};
-use afresh_core::limits::TURN_TOLD_BYTES_MAX;
+use afresh_core::limits::{TURN_TOLD_BYTES_MAX, TURN_TOLD_EACH_BYTES};
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::connections_and_bodies::Bounds;
-use self::connections_and_bodies::{BodyPlace, Host, Limit, Rooms};
+use self::connections_and_bodies::{BodyPlace, Host, Limit, Rooms, Turn, Turns};
 #[cfg(feature = "fuzzing")]
 pub use self::exchange::admit_request;
 use self::exchange::{Events, Written};
@@ -149,12 +149,7 @@ pub(crate) struct HttpFront {
 /// What connections tell the loop.
 enum ConnectionEvent {
     /// A request, with its turn among those that wait, the place of its body among all, and where its reply goes.
-    Request {
-        asked: Box<FrontRequest>,
-        _turn: OwnedSemaphorePermit,
-        _place: Option<BodyPlace>,
-        outlet: Outlet,
-    },
+    Request { asked: Box<FrontRequest>, _turn: Turn, _place: Option<BodyPlace>, outlet: Outlet },
     /// A connection is gone.
     Gone(HttpExchange),
 }
@@ -198,7 +193,7 @@ impl HttpFront {
             letters: sender,
             closing: watch,
             exchanges: Arc::new(AtomicU64::new(0)),
-            turns: Arc::new(Semaphore::new(bounds.asks_max)),
+            turns: Turns::new(bounds.asks_max),
             rooms: Rooms::default(),
             waiting: WaitingConnections::default(),
             bounds,
@@ -341,7 +336,7 @@ impl HttpFront {
     ) -> Bytes {
         let bytes = message.as_ref().len();
         let sent = SentMessage { token, exchange, bytes };
-        self.told_bytes += bytes;
+        self.told_bytes += bytes + TURN_TOLD_EACH_BYTES;
         self.core.handle(now, FrontInput::Sent(sent));
         self.written.bytes_of(message, sent)
     }

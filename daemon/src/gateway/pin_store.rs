@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::gateway::PinReport;
 use afresh_core::gateway::backend::{Backend, Pin};
-use afresh_core::gateway::pins::{PinKey, PinUpdate, PinnedServer, Sections, listed};
+use afresh_core::gateway::pins::{
+    Items, PinKey, PinUpdate, PinnedServer, Section, Sections, listed,
+};
 use afresh_core::limits::{PIN_UPDATES_MAX, PIN_USED_STEP, PINS_LOOK_INTERVAL};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
@@ -59,9 +61,9 @@ impl PinStore {
         }
     }
 
-    /// Prepares for servers that are to be configured: what is stored of them is read, once. Where it cannot be, changes
-    /// are not withheld, because nothing could be accepted, and the text says so.
-    pub(super) fn prepare(&mut self, servers: &mut [Backend]) -> Option<String> {
+    /// Prepares for servers that are to be configured: what is stored of them is read, once. Where it cannot be, all of a
+    /// server with `pin = "block"` is withheld, because nothing can be compared, and the text says so.
+    pub(super) fn prepare(&mut self, servers: &[Backend]) -> Option<String> {
         let pinned = || servers.iter().filter(|server| server.pin != Pin::Off);
         pinned().next()?;
         let mut failure = None;
@@ -76,7 +78,7 @@ impl PinStore {
                 Err(why) => {
                     self.file = None;
                     failure = Some(format!(
-                        "tools are pinned only while this gateway runs, and `pin = \"block\"` acts as `warn`: {why}"
+                        "tools are pinned only while this gateway runs, and all tools of servers with `pin = \"block\"` are withheld: {why}"
                     ));
                 }
             }
@@ -88,8 +90,10 @@ impl PinStore {
         };
         let used = pinned().map(Backend::pin_key).filter(is_old);
         self.updates.extend(used.map(|key| PinUpdate { key, change: None }));
-        for server in servers.iter_mut().filter(|_| self.file.is_none()) {
-            server.pin = if server.pin == Pin::Block { Pin::Warn } else { server.pin };
+        let blocked = servers.iter().filter(|server| server.pin == Pin::Block);
+        for server in blocked.filter(|_| self.file.is_none()) {
+            let its = self.stored.entry(server.pin_key()).or_default();
+            its.pinned = Section::ALL.map(|section| (section, Items::new())).into();
         }
         failure
     }

@@ -75,10 +75,10 @@ impl GatewayFront {
         stderr.log(&match (&bound, &settings.token_file) {
             (_, Some(file)) => {
                 let file = file.display();
-                format!("clients send the token in `{file}`: `Authorization: Bearer TOKEN`")
+                format!("clients send the token in `{file}` as a bearer token")
             }
             _ if !settings.tokens.is_empty() => {
-                "clients send a configured token: `Authorization: Bearer TOKEN`".to_owned()
+                "clients send a configured token as a bearer token".to_owned()
             }
             (BoundFront::Socket(..), None) => "only programs of this user are served".to_owned(),
             (BoundFront::Port(..), None) => {

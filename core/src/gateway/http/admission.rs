@@ -175,7 +175,7 @@ impl Gate {
             return Ok(None);
         }
         let given = bearer(authorization).ok_or_else(|| {
-            HttpRefusal::new(401, "a token is needed: `Authorization: Bearer TOKEN`")
+            HttpRefusal::new(401, "a bearer token is needed, in the header `Authorization`")
         })?;
         self.tokens.number(given).map(Some).ok_or_else(HttpRefusal::unknown_token)
     }

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use crate::limits::{
-    FRONT_BODIES_BYTES_MAX, FRONT_BODY_OWN_BYTES, FRONT_BODY_STALLED, FRONT_BODY_STEP_BYTES,
+    FRONT_BODIES_BYTES_MAX, FRONT_BODIES_WAITING_MAX, FRONT_BODY_OWN_BYTES, FRONT_BODY_STALLED,
+    FRONT_BODY_STEP_BYTES,
 };
 use crate::time::Time;
 
@@ -32,6 +33,8 @@ struct BodyShare {
     grown_at: Time,
     /// Whether all of it is there, and on its way to the loop.
     is_whole: bool,
+    /// Whether it has found no room yet.
+    is_waiting: bool,
 }
 
 /// Whether there is room for what a body has brought.
@@ -43,8 +46,14 @@ pub enum Room {
     Instead,
     /// Not now: ask again when a body has left, or at this moment.
     Later(Option<Time>),
-    /// It has lost its place to another.
+    /// It has lost its place to another, or too many wait already.
     Lost,
+}
+
+impl BodyShare {
+    fn new(bytes: usize, grown_at: Time) -> Self {
+        Self { bytes, grown_at, is_whole: false, is_waiting: false }
+    }
 }
 
 impl Bodies {
@@ -52,7 +61,7 @@ impl Bodies {
     pub fn begin(&mut self, now: Time) -> BodyId {
         self.last += 1;
         let body = BodyId(self.last);
-        self.held.insert(body, BodyShare { bytes: 0, grown_at: now, is_whole: false });
+        self.held.insert(body, BodyShare::new(0, now));
         body
     }
 
@@ -65,26 +74,40 @@ impl Bodies {
         if more == 0 {
             return Room::Enough;
         }
-        let mut room = Room::Enough;
-        while self.bytes + more > FRONT_BODIES_BYTES_MAX {
+        let (mut room, own) = (Room::Enough, held.bytes);
+        // One that is alone has room: the longest message fits.
+        while self.bytes > own && self.bytes + more > FRONT_BODIES_BYTES_MAX {
             let may_lose = |other: &BodyId, held: &BodyShare| {
                 *other != body && held.bytes > 0 && !held.is_whole
             };
             let others = self.held.iter().filter(|(other, held)| may_lose(other, held));
             let Some((stalest, held)) = others.min_by_key(|(_, held)| held.grown_at) else {
-                return Room::Later(None);
+                return self.wait(body, None);
             };
             let stalled_at = held.grown_at + FRONT_BODY_STALLED;
             if stalled_at > now {
-                return Room::Later(Some(stalled_at));
+                return self.wait(body, Some(stalled_at));
             }
             let stalest = *stalest;
             self.leave(stalest);
             room = Room::Instead;
         }
         self.bytes += more;
-        self.held.insert(body, BodyShare { bytes: wanted, grown_at: now, is_whole: false });
+        self.held.insert(body, BodyShare::new(wanted, now));
         room
+    }
+
+    /// A body finds no room: it waits, or is refused where too many do.
+    fn wait(&mut self, body: BodyId, until: Option<Time>) -> Room {
+        let others = self.held.iter().filter(|(other, held)| **other != body && held.is_waiting);
+        if others.count() >= FRONT_BODIES_WAITING_MAX {
+            self.leave(body);
+            return Room::Lost;
+        }
+        if let Some(held) = self.held.get_mut(&body) {
+            held.is_waiting = true;
+        }
+        Room::Later(until)
     }
 
     /// Whether a body has lost its place.
@@ -117,6 +140,26 @@ mod tests {
 
     fn at(ms: u64) -> Time {
         Time::after_start(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn only_so_many_wait_for_room_and_one_that_is_alone_has_it() {
+        let mut bodies = Bodies::default();
+        let alone = bodies.begin(at(0));
+        assert_eq!(bodies.grow(at(0), alone, 2 * FRONT_BODIES_BYTES_MAX), Room::Enough);
+        bodies.note_whole(alone);
+        let waiting: Vec<BodyId> =
+            (0..FRONT_BODIES_WAITING_MAX).map(|_| bodies.begin(at(0))).collect();
+        for body in waiting.iter().chain(&waiting) {
+            assert_eq!(bodies.grow(at(0), *body, HALF), Room::Later(None));
+        }
+        let (small, large) = (bodies.begin(at(0)), bodies.begin(at(0)));
+        assert_eq!(bodies.grow(at(0), small, FRONT_BODY_OWN_BYTES), Room::Enough);
+        assert_eq!(bodies.grow(at(0), large, HALF), Room::Lost);
+        assert!(bodies.leave(alone));
+        assert_eq!(bodies.grow(at(0), waiting[0], HALF), Room::Enough);
+        let next = bodies.begin(at(0));
+        assert!(bodies.has_lost(large) && bodies.grow(at(0), next, HALF) != Room::Lost);
     }
 
     #[test]

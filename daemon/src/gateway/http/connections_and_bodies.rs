@@ -2,6 +2,7 @@
 //! receives bodies of requests as far as `core/src/gateway/http/body_budget.rs` has room for them. Driven by the port and
 //! by `exchange.rs`. Never looks into a message.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::AtomicU64;
@@ -11,17 +12,18 @@ use std::time::Duration;
 use afresh_core::audit::Refusal;
 use afresh_core::gateway::http::{Bodies, BodyId, Gate, HttpRefusal, Room};
 use afresh_core::limits::{
-    FRONT_ASKS_MAX, FRONT_BODY_WAIT, FRONT_BUFFER_BYTES, FRONT_CLOSE_WAIT,
-    FRONT_CONNECTIONS_ENDING_MAX, FRONT_CONNECTIONS_MAX, FRONT_DESCRIPTORS_KEPT,
-    FRONT_DESCRIPTORS_LEAST, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, FRONT_LAST_WAIT,
-    FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT, OUTPUT_RETRY_PAUSE,
+    FRONT_ASKS_MAX, FRONT_BODY_OWN_BYTES, FRONT_BODY_STEP_BYTES, FRONT_BODY_WAIT,
+    FRONT_BUFFER_BYTES, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_ENDING_MAX, FRONT_CONNECTIONS_MAX,
+    FRONT_DESCRIPTORS_KEPT, FRONT_DESCRIPTORS_LEAST, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT,
+    FRONT_LAST_WAIT, FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT, FRONT_TOKEN_ASKS_MAX,
+    OUTPUT_RETRY_PAUSE,
 };
 use afresh_core::time::Time;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -42,7 +44,7 @@ pub(super) struct Host {
     /// How many there were.
     pub(super) exchanges: Arc<AtomicU64>,
     /// For requests that wait for the loop.
-    pub(super) turns: Arc<Semaphore>,
+    pub(super) turns: Turns,
     /// For bodies.
     pub(super) rooms: Rooms,
     /// Connections without a request.
@@ -228,6 +230,34 @@ impl Default for Bounds {
     }
 }
 
+/// The turns of requests that wait for the loop: so many of all, and so many of each token. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Turns {
+    all: Arc<Semaphore>,
+    /// Of tokens that have asked.
+    tokens: Arc<Mutex<BTreeMap<Option<usize>, Arc<Semaphore>>>>,
+}
+
+/// A turn, until it is dropped.
+pub(super) struct Turn(#[expect(dead_code, reason = "held")] [OwnedSemaphorePermit; 2]);
+
+impl Turns {
+    pub(super) fn new(max: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(max)), tokens: Arc::default() }
+    }
+
+    /// Waits for a turn of a token; none where the gateway ends.
+    pub(super) async fn wait(&self, token: Option<usize>) -> Option<Turn> {
+        let own = {
+            let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Arc::new(Semaphore::new(FRONT_TOKEN_ASKS_MAX));
+            Arc::clone(tokens.entry(token).or_insert_with(new))
+        };
+        let own = own.acquire_owned().await.ok()?;
+        Some(Turn([own, Arc::clone(&self.all).acquire_owned().await.ok()?]))
+    }
+}
+
 /// The room for all bodies. Clones are the same.
 #[derive(Clone, Default)]
 pub(super) struct Rooms {
@@ -284,14 +314,23 @@ impl BodyPlace {
             match next {
                 None => return Ok(all),
                 Some(Err(_)) => return Err(HttpRefusal::new(400, "the body is broken")),
-                Some(Ok(bytes)) => all.extend_from_slice(&bytes),
+                Some(Ok(bytes)) => {
+                    let length = all.len() + bytes.len();
+                    if length as u64 > gate.body_bytes_max {
+                        return Err(gate.too_long());
+                    }
+                    *is_waiting = true;
+                    self.grow(length).await.map_err(|()| no_room())?;
+                    *is_waiting = false;
+                    // A vector that doubles would take up to twice the room.
+                    if length > all.capacity() {
+                        let is_short = length <= FRONT_BODY_OWN_BYTES;
+                        let step = if is_short { 0 } else { FRONT_BODY_STEP_BYTES };
+                        all.reserve_exact(bytes.len().max(step));
+                    }
+                    all.extend_from_slice(&bytes);
+                }
             }
-            if all.len() as u64 > gate.body_bytes_max {
-                return Err(gate.too_long());
-            }
-            *is_waiting = true;
-            self.grow(all.len()).await.map_err(|()| no_room())?;
-            *is_waiting = false;
         }
     }
 

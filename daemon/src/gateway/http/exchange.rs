@@ -112,7 +112,7 @@ async fn ask(
     let session = head.session.map(str::to_owned);
     let asked = Box::new(FrontRequest { exchange, token, peer, session, primes, ask });
     let closing = || HttpRefusal::new(503, "the gateway ends");
-    let turn = Arc::clone(&host.turns).acquire_owned().await.map_err(|_| closing())?;
+    let turn = host.turns.wait(token).await.ok_or_else(closing)?;
     let word = host.letters.clone().reserve_owned().await.map_err(|_| closing())?;
     let presence = Presence { exchange, word: Some(word) };
     let (sender, reply) = oneshot::channel();
