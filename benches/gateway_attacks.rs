@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use afresh_tests::http_client::{HttpClient, port_of};
 use afresh_tests::measure::{Report, Samples, bench, millis};
@@ -26,6 +26,7 @@ const RESIDENT_MAX_MB: f64 = 128.0;
 const SESSIONS: usize = 1_000;
 const HALF_OPEN: usize = 6_000;
 const CALLS: usize = 300;
+const BATCHES: usize = 3_000;
 
 fn main() -> ExitCode {
     bench("gateway_attacks: memory of the gateway, and the calls of another token", run)
@@ -45,6 +46,22 @@ fn run(report: &mut Report) {
     }
     attacked.open(OTHER).call("1", "a__echo", &json!({"text": "after"}));
     attacked.tell(report, "400 requests, no answer read", &[]);
+
+    let attacked = Attacked::start();
+    let clients: Vec<HttpClient> = (0..60).map(|_| attacked.open(FIRST)).collect();
+    let calls = echoes(8, 99_000);
+    let unread: Vec<TcpStream> = (0..BATCHES)
+        .map(|number| attacked.post_unread(clients[number % 60].session.as_deref(), &calls))
+        .collect();
+    attacked.open(OTHER).call("1", "a__echo", &json!({"text": "after"}));
+    attacked.tell(report, "3,000 batches of long calls, no answer read", &[]);
+    drop((unread, clients));
+
+    let attacked = Attacked::start();
+    let heads: Vec<TcpStream> = (0..HALF_OPEN).map(|_| attacked.long_head()).collect();
+    attacked.open(OTHER).call("1", "a__echo", &json!({"text": "after"}));
+    attacked.tell(report, "6,000 connections with a long head without end", &[]);
+    drop(heads);
 
     let attacked = Attacked::start();
     let mut other = attacked.open(OTHER);
@@ -112,6 +129,29 @@ impl Attacked {
         stream
     }
 
+    /// Sends a body, or as much of it as is taken, and reads nothing.
+    fn post_unread(&self, session: Option<&str>, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+        let text = format!(
+            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {FIRST}\r\n\
+             mcp-session-id: {}\r\naccept: application/json, text/event-stream\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.port,
+            session.unwrap_or_default(),
+            body.len()
+        );
+        stream.write_all(text.as_bytes()).ok();
+        stream
+    }
+
+    fn long_head(&self) -> TcpStream {
+        let mut stream = self.half_open();
+        let head = format!("x\r\nx-long: {}\r\n", "a".repeat(7_000));
+        stream.write_all(head.as_bytes()).ok();
+        stream
+    }
+
     /// Times calls one after the other; returns the longest in milliseconds.
     fn time(&self, report: &Report, name: &str, client: &mut HttpClient) -> f64 {
         let mut samples = Samples::default();
@@ -147,6 +187,15 @@ fn tell_times(report: &Report, name: &str, samples: &Samples) -> f64 {
 fn lists(count: usize) -> String {
     let list = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"});
     Value::from((0..count).map(list).collect::<Vec<_>>()).to_string()
+}
+
+/// A batch of calls whose answers are as long as their arguments.
+fn echoes(count: usize, bytes: usize) -> String {
+    let text = "a".repeat(bytes);
+    let params = json!({"name": "a__echo", "arguments": {"text": text}});
+    let call =
+        |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    Value::from((0..count).map(call).collect::<Vec<_>>()).to_string()
 }
 
 /// A call with an answer of so many bytes.

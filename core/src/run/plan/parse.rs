@@ -168,7 +168,13 @@ impl PlanReader<'_> {
         }
         let full = beside(self.plan_path, &path);
         match self.files.get(path.as_str()) {
-            Some(Ok(bytes)) => self.file(&full, bytes, &mut draft),
+            Some(Ok(bytes)) => {
+                self.file(&full, bytes, &mut draft);
+                if draft.name.is_empty() {
+                    let hint = "write `[NAME](FILE.md)`, or begin the file with `# NAME`";
+                    self.errors.push(draft.place.error("the phase has no name", hint));
+                }
+            }
             unread => {
                 let why = match unread {
                     Some(Err(why)) => harmless(why),

@@ -272,6 +272,17 @@ fn a_plan_can_link_its_phases() {
     let tasks: Vec<&str> = plan.phases.iter().map(|phase| phase.task.as_str()).collect();
     assert_eq!(tasks, ["Quickly.\n\nDo a.", "Do b.", "Do c."]);
 
+    // A link without words: the file has the name, or there is none.
+    let text = "## Phases\n\n1. [](a.md)\n2. [** **](b.md)\n";
+    let named = [("a.md", Ok("# A\nDo a.\n- Gate: a\n")), ("b.md", Ok("# B\nDo b.\n- Gate: b\n"))];
+    let plan = read_all(text, &named).unwrap().plan;
+    assert_eq!((plan.phases[0].name.as_str(), plan.phases[1].name.as_str()), ("A", "B"));
+    let nameless = [named[0], ("b.md", Ok("Do b.\n- Gate: b\n"))];
+    let error = said(&read_all(text, &nameless));
+    let hint = "hint: write `[NAME](FILE.md)`, or begin the file with `# NAME`";
+    assert!(error.starts_with("error: the phase has no name\n --> docs/PLAN.md:4:4"), "{error}");
+    assert!(error.ends_with(hint), "{error}");
+
     // A table of contents links no files.
     let text = "## Phases\n\n- [A](#a)\n\n## Phase: A\nDo.\n- Gate: a\n";
     assert_eq!(links(&PlanFile { path: "PLAN.md", bytes: text.as_bytes() }), [""; 0]);
