@@ -171,7 +171,7 @@ pub const GATEWAY_LAST_WAIT: Duration = Duration::from_millis(50);
 /// Connections over HTTP that are served at once. For one more, one that waits for a request is closed: the oldest that
 /// never sent a whole head, else the one that was idle for longest. Where all are served, more wait in the kernel's
 /// queue. A client has one for what it is told and one for each request.
-pub const FRONT_CONNECTIONS_MAX: usize = 2_048;
+pub const FRONT_CONNECTIONS_MAX: usize = 1_536;
 
 /// Connections beyond that which may be there while those that were closed for them end.
 pub const FRONT_CONNECTIONS_ENDING_MAX: usize = 64;
