@@ -378,17 +378,25 @@ pub fn reaches(mut reached: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A shell without job control starts `cargo test &` with SIGINT and SIGQUIT ignored, and commands inherit that. Tests
-/// that send them need the default.
+/// A shell without job control starts `cargo test &` with SIGINT and SIGQUIT ignored, `nohup` starts it with SIGHUP
+/// ignored, and commands inherit that. Tests that send them need the default, which commands have where this process has
+/// a handler; the handler does nothing, so that this process still ignores them.
 fn default_signals() {
-    use nix::sys::signal::{SigHandler, Signal, signal};
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+    extern "C" fn nothing(_: i32) {}
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        for number in [Signal::SIGINT, Signal::SIGQUIT] {
-            // SAFETY: the default action runs no code of ours.
-            #[expect(unsafe_code, reason = "nix cannot know which handler it is")]
-            let set = unsafe { signal(number, SigHandler::SigDfl) };
-            set.expect("these signals have a default");
+        for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+            let handler = SigHandler::Handler(nothing);
+            let ours = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+            // SAFETY: the handler runs no code, and the action before is put back as it was.
+            #[expect(unsafe_code, reason = "nix cannot know what a handler does")]
+            unsafe {
+                let before = sigaction(number, &ours).expect("these signals can be handled");
+                if !matches!(before.handler(), SigHandler::SigIgn) {
+                    sigaction(number, &before).expect("these signals can be handled");
+                }
+            }
         }
     });
 }
