@@ -87,6 +87,7 @@ fn services_come_in_their_order_and_go_in_the_opposite_one() {
     define(&env, &services);
     let mut afresh = env.start(&["up"]);
     wait_up(&env, "web");
+    wait_for("all starts are on record", || order(&env, "server_started").len() == 4);
     let started = order(&env, "server_started");
     let at = |name: &str| started.iter().position(|other| other == name).expect("it is started");
     assert!(
