@@ -218,7 +218,7 @@ fn pins_of_a_newer_afresh_are_left_alone_and_all_is_withheld() {
     assert_eq!(of_a(&tools(&mut client)), [""; 0], "nothing can be compared");
     let says = "has version 2, and this afresh knows 1";
     wait_for("the log says why", || client.log().contains(says));
-    assert!(client.log().contains("`pin = \"block\"` are withheld"), "{}", client.log());
+    wait_for("the log says it", || client.log().contains("`pin = \"block\"` are withheld"));
     let called = client.ask("2", "tools/call", &json!({"name": "a__get", "arguments": {}}));
     assert!(
         called["error"]["message"].as_str().is_some_and(|why| why.contains("withheld")),

@@ -72,7 +72,7 @@ fn an_id_that_is_in_use_is_not_answered_twice() {
     kill_server(pid);
     let answer = connection.hear_answer();
     assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(1), &json!(true)));
-    assert!(connection.log().contains("not a message"), "{}", connection.log());
+    wait_for("the log says it", || connection.log().contains("not a message"));
     // Then it is free again.
     assert!(connection.call("1", "pid", &json!({})).parse::<i32>().is_ok());
     assert_eq!(connection.try_hear(), None);

@@ -60,7 +60,7 @@ fn servers_of_a_clone_appear_when_they_are_trusted_and_not_before() {
         ["`server.near`", "`server.far`", "`gateway.http`", "`gateway.otlp`", "`afresh trust`"]
     {
         assert!(instructions.as_str().unwrap_or_default().contains(name), "{instructions}");
-        assert!(client.log().contains(name), "{}", client.log());
+        wait_for("the log names it", || client.log().contains(name));
     }
     assert_eq!(tools(&mut client), ["server_status"]);
     let call = json!({"name": "server_status", "arguments": {}});
