@@ -122,11 +122,7 @@ impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrExit<T> for Result<T, E> {
 impl From<clap::Error> for CommandError {
     fn from(error: clap::Error) -> Self {
         let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
-        let stray = error.kind() == clap::error::ErrorKind::UnknownArgument
-            && error.to_string().contains("afresh keep");
-        let hint = "the command comes after `--`: afresh keep [OPTIONS] -- COMMAND";
-        let hints = stray.then(|| hint.to_owned()).into_iter().collect();
-        Self { exit, text: Text::Clap(Box::new(error)), hints }
+        Self { exit, text: Text::Clap(Box::new(error)), hints: Vec::new() }
     }
 }
 

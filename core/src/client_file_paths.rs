@@ -45,6 +45,11 @@ pub enum FileSyntax {
     Toml,
 }
 
+/// Clients whose files are YAML, which is not changed here: people get a snippet.
+pub const CONTINUE: &str = "Continue";
+/// See [`CONTINUE`].
+pub const GOOSE: &str = "Goose";
+
 /// Claude Code.
 pub const CLAUDE_CODE: &str = "Claude Code";
 /// Codex.
@@ -53,11 +58,18 @@ pub const CODEX: &str = "Codex";
 pub const OPENCODE: &str = "opencode";
 const VS_CODE: &str = "VS Code";
 const CURSOR: &str = "Cursor";
+const GEMINI: &str = "Gemini CLI";
+const QWEN: &str = "Qwen Code";
+const ZED: &str = "Zed";
+const ROO: &str = "Roo Code";
+const KIRO: &str = "Kiro";
+const CLINE: &str = "Cline";
 
-const OPENCODE_SETTINGS: Base = Base::Variable { name: "XDG_CONFIG_HOME", otherwise: ".config" };
+/// The folder in which programs of a terminal keep their settings.
+const XDG: Base = variable("XDG_CONFIG_HOME", ".config");
 
 /// All files, in the order in which they are shown: those of a project, then those of the user.
-pub const CLIENT_FILES: [ClientFile; 19] = [
+pub const CLIENT_FILES: [ClientFile; 37] = [
     project(VS_CODE, ".vscode/mcp.json", Some(2)),
     project(VS_CODE, ".vscode/settings.json", None),
     project(CLAUDE_CODE, ".mcp.json", Some(1)),
@@ -67,6 +79,12 @@ pub const CLIENT_FILES: [ClientFile; 19] = [
     project(OPENCODE, "opencode.jsonc", None),
     project(OPENCODE, ".opencode/opencode.json", None),
     project(OPENCODE, ".opencode/opencode.jsonc", None),
+    project(GEMINI, ".gemini/settings.json", None),
+    project(QWEN, ".qwen/settings.json", None),
+    project(ZED, ".zed/settings.json", None),
+    project(ROO, ".roo/mcp.json", None),
+    project(KIRO, ".kiro/settings/mcp.json", None),
+    project(CONTINUE, ".continue/config.yaml", None),
     user(CLAUDE_CODE, variable("CLAUDE_CONFIG_DIR", ""), ".claude.json"),
     user("Claude Desktop", Base::Settings, "Claude/claude_desktop_config.json"),
     user(CURSOR, Base::Home, ".cursor/mcp.json"),
@@ -74,9 +92,29 @@ pub const CLIENT_FILES: [ClientFile; 19] = [
     user(VS_CODE, Base::Settings, "Code/User/settings.json"),
     user("VS Code Insiders", Base::Settings, "Code - Insiders/User/mcp.json"),
     user(CODEX, variable("CODEX_HOME", ".codex"), "config.toml"),
-    user(OPENCODE, OPENCODE_SETTINGS, "opencode/opencode.json"),
-    user(OPENCODE, OPENCODE_SETTINGS, "opencode/opencode.jsonc"),
+    user(OPENCODE, XDG, "opencode/opencode.json"),
+    user(OPENCODE, XDG, "opencode/opencode.jsonc"),
     user("Copilot", variable("COPILOT_HOME", ".copilot"), "mcp-config.json"),
+    user(GEMINI, Base::Home, ".gemini/settings.json"),
+    user(QWEN, Base::Home, ".qwen/settings.json"),
+    user(ZED, XDG, "zed/settings.json"),
+    user("Windsurf", Base::Home, ".codeium/windsurf/mcp_config.json"),
+    user(CLINE, Base::Home, ".cline/data/settings/cline_mcp_settings.json"),
+    user(
+        CLINE,
+        Base::Settings,
+        "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+    ),
+    user(
+        ROO,
+        Base::Settings,
+        "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+    ),
+    user(KIRO, Base::Home, ".kiro/settings/mcp.json"),
+    user("LM Studio", Base::Home, ".lmstudio/mcp.json"),
+    user(CONTINUE, Base::Home, ".continue/config.yaml"),
+    user(GOOSE, XDG, "goose/config.yaml"),
+    user("Amazon Q", Base::Home, ".aws/amazonq/mcp.json"),
 ];
 
 const fn project(client: &'static str, path: &'static str, import_rank: Option<u8>) -> ClientFile {

@@ -316,12 +316,21 @@ impl<'r> EntryReader<'r, '_> {
             }
             Start::Remote => Transport::Http(self.http()?),
         };
+        let mut allow = self.list(&["enabled_tools", "includeTools"]);
+        // Copilot's list; elsewhere the key may be something else.
+        let is_list = |given: &&EntryField| {
+            given.key == "tools" && matches!(given.value, EntryValue::List(_))
+        };
+        if self.given.iter().any(is_list) {
+            allow =
+                [allow, self.list(&["tools"])].into_iter().flatten().reduce(|a, b| [a, b].concat());
+        }
         let backend = Backend {
             name: self.name()?,
             pin: transport.usual_pin(),
             transport,
             prefix: Prefix::Name,
-            allow: self.list(&["enabled_tools", "includeTools"]),
+            allow,
             deny: self
                 .list(&["disabled_tools", "disabledTools", "excludeTools"])
                 .unwrap_or_default(),

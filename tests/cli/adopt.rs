@@ -212,6 +212,69 @@ fn the_users_files_are_adopted_when_asked_for() {
 }
 
 #[test]
+fn files_of_other_clients_are_found_and_yaml_is_for_people() {
+    let env = TestEnv::new();
+    let user = [
+        (
+            ".config/zed/settings.json",
+            r#"{"context_servers": {"z": {"command": "z", "args": []}}}"#,
+        ),
+        (".gemini/settings.json", r#"{"mcpServers": {"g": {"command": "g", "args": []}}}"#),
+        (".qwen/settings.json", r#"{"mcpServers": {"q": {"command": "q", "args": []}}}"#),
+        (
+            ".cline/data/settings/cline_mcp_settings.json",
+            r#"{"mcpServers": {"c": {"transport": {"type": "stdio", "command": "c", "args": []}}}}"#,
+        ),
+        (
+            ".codeium/windsurf/mcp_config.json",
+            r#"{"mcpServers": {"w": {"command": "w", "args": []}}}"#,
+        ),
+    ];
+    put(&env.home(), &user);
+    let goose = "extensions:\n  a:\n    cmd: npx # mine\n    args: [x]\n";
+    put(
+        &env.home(),
+        &[(".config/goose/config.yaml", goose), (".continue/config.yaml", "name: x\n")],
+    );
+    let done = adopt(&env, &["--user", "--yes"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for (path, before) in user {
+        let after = text(env.home().join(path));
+        assert!(
+            after.contains("\"afresh\"") && after.contains("\"mcp\", \"--name\""),
+            "{path}: {after}"
+        );
+        assert_ne!(after, before);
+    }
+    assert_eq!(text(env.home().join(".config/goose/config.yaml")), goose);
+    let snippet = r#"    cmd: "afresh""#;
+    assert!(done.stderr.contains("is YAML") && done.stderr.contains(snippet), "{}", done.stderr);
+    // It has no server in it.
+    assert!(!done.stderr.contains(".continue"), "{}", done.stderr);
+    let again = adopt(&env, &["--user", "--yes"]);
+    assert!(!again.stderr.contains("nothing to change"), "{}", again.stderr);
+    assert_eq!(adopt(&env, &["--user", "--undo", "--yes"]).code, Some(0));
+    assert_unchanged(&env.home(), &user);
+}
+
+#[test]
+fn a_file_without_a_server_that_is_known_is_an_error() {
+    let env = TestEnv::new();
+    put(&env.work(), &[("odd.json", r#"{"tools": [{"run": "npx server"}]}"#)]);
+    put(&env.work(), &[("left.json", r#"{"mcpServers": {"a": {"run": "npx server"}}}"#)]);
+    let odd = adopt(&env, &["--yes", "odd.json"]);
+    assert_eq!(odd.code, Some(4), "{odd:?}");
+    assert!(odd.stderr.contains("no MCP server was found in `odd.json`"), "{}", odd.stderr);
+    let left = adopt(&env, &["--yes", "left.json"]);
+    assert_eq!(left.code, Some(0), "{left:?}");
+    assert!(
+        left.stderr.contains("is left alone") && !left.stderr.contains("nothing to change"),
+        "{}",
+        left.stderr
+    );
+}
+
+#[test]
 fn nothing_changes_without_a_yes() {
     let env = TestEnv::new();
     put(&env.work(), &PROJECT);

@@ -188,7 +188,7 @@ fn mistakes_on_the_command_line_are_explained() {
         (&["keep", "--policy", "nevr", "--", "true"], 3, "did you mean `never`"),
         (&["keep", "--delay", "5", "--", "true"], 3, "--delay=5s"),
         (&["keep", "--env", "X", "--", "true"], 2, "NAME=VALUE"),
-        (&["keep", "true"], 2, "afresh keep [OPTIONS] -- COMMAND"),
+        (&["keep", "--polcy", "never", "true"], 2, "--policy"),
         (&["keep", "--delay", "-1s", "--", "true"], 3, "must be a duration"),
         (&["keep", "--name", "", "--", "true"], 2, "--name"),
     ];

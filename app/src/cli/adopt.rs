@@ -4,7 +4,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use afresh_core::adopt::{ClientServer, DiffLine, DiffMark, File, State, Wrapper, is_afresh};
+use afresh_core::adopt::{
+    ClientServer, DiffLine, DiffMark, File, State, Wrapper, is_afresh, is_yaml, yaml_snippet,
+};
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::client_files::{
@@ -19,8 +21,9 @@ use crate::error::{CommandError, CommandResult, Exit, OrExit};
 use crate::output::{self, Paint};
 
 /// Puts `afresh mcp --` in front of the servers in the configurations of MCP clients: VS Code, Claude Code
-/// and Desktop, Cursor, Codex, opencode, Copilot. Without FILE, those of the project are looked for, from
-/// this folder up to the project's root.
+/// and Desktop, Cursor, Codex, opencode, Copilot, Gemini CLI, Qwen Code, Zed, Windsurf, Cline, Roo Code, Kiro,
+/// LM Studio, Amazon Q. Without FILE, those of the project are looked for, from this folder up to the
+/// project's root. For files in YAML, as Continue and Goose have them, it prints what to write.
 ///
 /// The changes are shown first. On a terminal you are asked; elsewhere nothing is changed without `--yes`.
 /// Comments and formatting stay, servers without a command (HTTP) are left alone, running it twice changes
@@ -43,7 +46,7 @@ use crate::output::{self, Paint};
                   afresh adopt --undo                 takes it back"
 )]
 pub(crate) struct AdoptArgs {
-    /// Change just these; any file with `mcpServers`, `servers`, `mcp` or `mcp_servers` in it
+    /// Change just these; any file with `mcpServers`, `servers`, `mcp`, `context_servers` or `mcp_servers` in it
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -100,6 +103,15 @@ struct AdoptPlan {
     touched: Vec<String>,
     new: String,
     diff: Vec<DiffLine>,
+    /// What a person puts into it, where it is YAML.
+    snippet: Option<String>,
+}
+
+impl AdoptPlan {
+    /// Whether something in it is for us.
+    fn has_servers(&self) -> bool {
+        !self.servers.is_empty() || self.snippet.is_some()
+    }
 }
 
 pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> CommandResult {
@@ -207,7 +219,7 @@ fn look(
     let all = |files: Vec<ClientFile>| files.into_iter().map(see).collect::<Vec<ReadFile>>();
     let mut meant = all(meant);
     // Some of the places are for other settings too: without a server there, they are none of ours.
-    meant.retain(|seen| seen.plan().is_none_or(|plan| !plan.servers.is_empty()));
+    meant.retain(|seen| seen.plan().is_none_or(AdoptPlan::has_servers));
     (once_each(meant), all(others))
 }
 
@@ -239,7 +251,15 @@ fn plan(
         };
         CommandError::new(exit, error)
     })?;
-    let read = File::read(&environment.shown(&file.path), &text.bytes)
+    let path = environment.shown(&file.path);
+    if is_yaml(&path) {
+        let says = |key: &str| text.bytes.windows(key.len()).any(|part| part == key.as_bytes());
+        let is_ours = file.scope == FileOwner::Named || says("command:") || says("cmd:");
+        let snippet = is_ours.then(|| yaml_snippet(file.client, wrapper));
+        let (servers, touched, diff) = (Vec::new(), Vec::new(), Vec::new());
+        return Ok(AdoptPlan { text, servers, touched, new: String::new(), diff, snippet });
+    }
+    let read = File::read(&path, &text.bytes)
         .map_err(|error| CommandError::ready(Exit::Config, error.to_string()))?;
     let wanted =
         |server: &ClientServer| arguments.only.is_empty() || arguments.only.contains(&server.name);
@@ -250,7 +270,14 @@ fn plan(
     let touched = read.servers.iter().filter(|s| wanted(s) && s.state() == before);
     let touched = touched.map(|server| server.name.clone()).collect();
     let (servers, new, diff) = (read.servers.clone(), read.with(&edits), read.diff(&edits));
-    Ok(AdoptPlan { servers, touched, new, diff, text })
+    let is_empty = servers.is_empty() && file.scope == FileOwner::Named;
+    if is_empty {
+        let problem = format!("no MCP server was found in `{}`", harmless(&path));
+        let hint = "servers are known below `mcpServers`, `servers`, `mcp`, `context_servers` and `mcp_servers`; \
+                    for another file, write `afresh mcp --name NAME --` in front of the command yourself";
+        return Err(CommandError::new(Exit::NotFound, problem).hint(hint));
+    }
+    Ok(AdoptPlan { servers, touched, new, diff, text, snippet: None })
 }
 
 impl ReadFile {
@@ -396,6 +423,13 @@ fn conclude(
                 output::remark(&format!("`{name}` in `{path}` is left alone: {why}"));
             }
         }
+        if let Some(snippet) = plan.snippet.as_ref().filter(|_| !arguments.undo) {
+            output::remark(&format!(
+                "`{}` is YAML, which afresh does not change; write its servers so, and keep their other keys:\n{}",
+                harmless(&seen.path),
+                snippet.trim_end()
+            ));
+        }
         if allowed && !plan.touched.is_empty() {
             let names: Vec<String> =
                 plan.touched.iter().map(|name| format!("`{}`", harmless(name))).collect();
@@ -405,10 +439,14 @@ fn conclude(
         }
     }
     let failed = seen.iter().any(|seen| seen.outcome.is_err());
+    let is_odd = |server: &ClientServer| matches!(server.state(), State::Odd(_));
+    let has_left =
+        read().any(|(_, plan)| plan.snippet.is_some() || plan.servers.iter().any(is_odd));
     if !due && !failed {
         output::remark(match arguments.undo {
             true => "nothing to undo: afresh stands in front of none of these servers",
-            false => "nothing to change: afresh stands in front of every server that it can",
+            false if has_left => "nothing was changed: what is left alone is for you to write",
+            false => "nothing to change: afresh stands in front of every server with a command",
         });
     } else if allowed && read().any(|(_, plan)| !plan.touched.is_empty()) {
         let back = if arguments.undo { "" } else { "; `afresh adopt --undo` takes it back" };
@@ -466,6 +504,9 @@ fn file_to_json(seen: &ReadFile, changed: bool) -> Value {
             let line = |line: &DiffLine| format!("{}{}", line.mark.sign(), line.text);
             all["changed"] = (changed && !plan.touched.is_empty()).into();
             all["servers"] = plan.servers.iter().map(server_to_json).collect();
+            if let Some(snippet) = &plan.snippet {
+                all["snippet"] = snippet.as_str().into();
+            }
             all["due"] = plan.touched.clone().into();
             all["diff"] = plan.diff.iter().map(line).collect();
         }

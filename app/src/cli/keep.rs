@@ -85,8 +85,8 @@ pub(crate) struct CommandFlags {
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = |text: &str| parse_pair(text, "NAME=VALUE"))]
     pub(crate) variables: Vec<(String, String)>,
 
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The command and its arguments; `--` may stand in front of it
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

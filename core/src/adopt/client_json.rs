@@ -1,14 +1,14 @@
-//! Finds the servers in the JSON files of clients: Claude, Cursor, VS Code, opencode, and others like them.
+//! Finds the servers in the JSON files of clients: Claude, Cursor, VS Code, Zed, Cline, opencode, and others like them.
 
 use std::ops::Range;
 
-use super::entry_fields::{self, EntryStyle};
+use super::entry_fields::{self, EntryField, EntryStyle};
 use super::jsonc::{self, Member, SyntaxError};
 use super::wrapper::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
 
 /// Where servers are kept; `*` is any key, and the last one the name.
-const PLACES: [&[&str]; 5] = [
-    // Claude Code and Desktop, Cursor, Copilot, and most others.
+const PLACES: [&[&str]; 6] = [
+    // Claude Code and Desktop, Cursor, Copilot, Gemini, Cline, and most others.
     &["mcpServers", "*"],
     // Claude Code, for one project.
     &["projects", "*", "mcpServers", "*"],
@@ -16,6 +16,8 @@ const PLACES: [&[&str]; 5] = [
     &["servers", "*"],
     // VS Code's settings.json, and the next opencode.
     &["mcp", "servers", "*"],
+    // Zed.
+    &["context_servers", "*"],
     // opencode.
     OPENCODE,
 ];
@@ -83,7 +85,7 @@ fn server(
         disabled,
         client: if place == OPENCODE { EntryStyle::Opencode } else { EntryStyle::Editor },
         at: entry.start..entry.start + 1,
-        given: entry_fields::of_json(text, entry),
+        given: fields.given(entry),
         debugged: fields.is_debugged(),
         launch,
     })
@@ -108,6 +110,24 @@ impl Fields<'_> {
         self.get(key).is_some_and(|member| &self.text[member.value.clone()] == value)
     }
 
+    /// The object that a key is.
+    fn object(&self, key: &str) -> Option<(Range<usize>, Fields<'_>)> {
+        let value = self.get(key)?.value.clone();
+        let is_object = self.text[value.clone()].starts_with('{');
+        let members = is_object.then(|| jsonc::members(self.text, &value))?;
+        Some((value, Fields { text: self.text, members }))
+    }
+
+    /// All that the entry says. Cline writes how a server is reached as an object of its own.
+    fn given(&self, entry: &Range<usize>) -> Vec<EntryField> {
+        let mut given = entry_fields::of_json(self.text, entry);
+        if let Some((transport, _)) = self.object("transport") {
+            given.retain(|field| field.key != "transport");
+            given.extend(entry_fields::of_json(self.text, &transport));
+        }
+        given
+    }
+
     /// Whether there is a command, be it one that we can't read.
     fn is_started(&self) -> bool {
         let is_value = |member: &Member| self.text[member.value.clone()].starts_with(['"', '[']);
@@ -121,6 +141,9 @@ impl Fields<'_> {
     }
 
     fn launch(&self) -> Launch {
+        if let Some((_, transport)) = self.object("transport") {
+            return transport.launch();
+        }
         let is_remote_type =
             self.text_of("type").is_some_and(|kind| REMOTE_TYPES.contains(&kind.as_str()));
         let is_remote = ["url", "serverUrl", "httpUrl"].iter().any(|key| self.get(key).is_some());
@@ -133,7 +156,19 @@ impl Fields<'_> {
         if let Some(list) = self.list(&command.value) {
             return Launch::Whole(list);
         }
-        let Some(program) = jsonc::string(self.text, &command.value) else {
+        // An older Zed's.
+        if let Some((_, command)) = self.object("command") {
+            return command.split("path");
+        }
+        self.split("command")
+    }
+
+    /// A program under a key, and its arguments under `args`.
+    fn split(&self, key: &str) -> Launch {
+        let program = self
+            .get(key)
+            .and_then(|command| Some((command, jsonc::string(self.text, &command.value)?)));
+        let Some((command, program)) = program else {
             return Launch::Odd("its command is no text");
         };
         let args = match self.get("args") {

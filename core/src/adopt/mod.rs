@@ -14,12 +14,14 @@ pub(crate) mod entry_fields;
 mod jsonc;
 mod undo;
 mod wrapper;
+mod yaml_snippet;
 
 use std::ops::Range;
 
 pub use self::diff::{DiffLine, DiffMark};
-pub use self::wrapper::{ClientServer, State, Wrapper, is_afresh};
+pub use self::wrapper::{ClientServer, MCP_FLAGS_ALONE, State, Wrapper, is_afresh};
 pub(crate) use self::wrapper::{SpannedText, Start};
+pub use self::yaml_snippet::{is_yaml, yaml_snippet};
 
 use crate::audit::redact::redact_text;
 use crate::error_excerpt::LineIndex;

@@ -227,7 +227,7 @@ fn what_is_odd_is_left_alone() {
     );
     for broken in [r#"["mcp"]"#, r#"["mcp", "--"]"#, r#"["mcp", "--name", "x"]"#] {
         let entry = format!("{{\"command\": \"afresh\", \"args\": {broken}}}");
-        assert_eq!(odd(&entry), "`afresh mcp` has no command after `--`");
+        assert_eq!(odd(&entry), "`afresh mcp` has no command behind it");
     }
     // Paths have blanks, and are no lines.
     let path = r#"{"servers": {"a": {"command": "C:\\Program Files\\node.exe"}}}"#;
@@ -254,6 +254,8 @@ fn a_wrapper_by_hand_is_recognised_and_undone() {
     let one =
         r#"{"args": ["mcp", "--cwd", "a", "--", "py", "--", "x"], "command": "C:\\b\\Afresh.EXE"}"#;
     assert_eq!(undo(one), r#"{"args": ["--", "x"], "command": "py"}"#);
+    let one = r#"{"command": "afresh", "args": ["mcp", "--spare", "--name=b", "--cwd", "a", "py", "--", "x"]}"#;
+    assert_eq!(undo(one), r#"{"command": "py", "args": ["--", "x"]}"#);
     let one = r#"{"command": "afresh", "args": ["mcp", "--", "py" , ]}"#;
     assert_eq!(undo(one), r#"{"command": "py", "args": []}"#);
     let one = r#"{"command": ["afresh", "mcp", "--", "py"]}"#;
@@ -501,4 +503,39 @@ fn no_damage_makes_it_panic_or_lose_a_byte() {
         }
         drop(File::read("a.toml", &bytes));
     }
+}
+
+#[test]
+fn servers_of_zed_and_cline_are_found() {
+    let zed = r#"{
+  // Zed
+  "context_servers": {
+    "new": { "source": "custom", "command": "npx", "args": ["-y", "x"], "env": {} },
+    "old": { "command": { "path": "node", "args": ["old.js"], "env": {} }, "settings": {} },
+    "extension": { "settings": { "key": 1 } }
+  }
+}"#;
+    let states_of = states("settings.json", zed);
+    assert_eq!(
+        states_of.iter().map(|state| &state.1).filter(|state| **state == State::Plain).count(),
+        2
+    );
+    let wrapped = there_and_back("settings.json", zed);
+    for args in [
+        r#""command": "afresh", "args": ["mcp", "--name", "new", "--", "npx", "-y", "x"]"#,
+        r#""path": "afresh", "args": ["mcp", "--name", "old", "--", "node", "old.js"]"#,
+    ] {
+        assert!(wrapped.contains(args), "{wrapped}");
+    }
+    let cline = r#"{"mcpServers": {
+  "a": {"transport": {"type": "stdio", "command": "node", "args": ["a.js"], "env": {"K": "v"}}, "disabled": true},
+  "b": {"transport": {"type": "streamableHttp", "url": "http://b.example"}}
+}}"#;
+    let found = states("cline_mcp_settings.json", cline);
+    assert_eq!((&found[0].1, &found[1].1), (&State::Plain, &State::Remote));
+    let wrapped = there_and_back("cline_mcp_settings.json", cline);
+    assert!(
+        wrapped.contains(r#""args": ["mcp", "--name", "a", "--", "node", "a.js"]"#),
+        "{wrapped}"
+    );
 }

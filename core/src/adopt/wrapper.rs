@@ -135,7 +135,8 @@ impl ClientServer {
         loop {
             match behind(&words) {
                 Wrapped::Yes { command } => {
-                    flags.extend(words[2..command - 1].iter().copied());
+                    let own = words[2..command].iter().copied();
+                    flags.extend(own.filter(|word| word.text != "--"));
                     words.drain(..command);
                 }
                 Wrapped::Broken => return Start::Odd(BROKEN),
@@ -181,7 +182,7 @@ impl ClientServer {
     }
 }
 
-const BROKEN: &str = "`afresh mcp` has no command after `--`";
+const BROKEN: &str = "`afresh mcp` has no command behind it";
 const LINE: &str = "its command is a line: write the words after it as `args`";
 const EMPTY: &str = "its command is empty";
 
@@ -215,6 +216,9 @@ pub struct Wrapper<'a> {
     pub with: &'a [String],
 }
 
+/// The flags of `afresh mcp` that stand alone, or have their value behind a `=`. Each other one is followed by its value.
+pub const MCP_FLAGS_ALONE: [&str; 2] = ["--restart-on-normal-exit", "--spare"];
+
 /// Whether a command is afresh, wherever it is installed.
 pub fn is_afresh(command: &str) -> bool {
     let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
@@ -238,10 +242,17 @@ pub(super) fn behind(words: &[&SpannedText]) -> Wrapped {
         [program, mcp, ..] if is_afresh(&program.text) && mcp.text == "mcp" => {}
         _ => return Wrapped::No,
     }
-    match words.iter().position(|word| word.text == "--") {
-        Some(dashes) if dashes + 1 < words.len() => Wrapped::Yes { command: dashes + 1 },
-        _ => Wrapped::Broken,
+    let mut at = 2;
+    while let Some(word) = words.get(at) {
+        match word.text.as_str() {
+            "--" if at + 1 < words.len() => return Wrapped::Yes { command: at + 1 },
+            "--" => return Wrapped::Broken,
+            text if !text.starts_with('-') => return Wrapped::Yes { command: at },
+            text if text.contains('=') || MCP_FLAGS_ALONE.contains(&text) => at += 1,
+            _ => at += 2,
+        }
     }
+    Wrapped::Broken
 }
 
 /// The words between `afresh` and the command, quoted.

@@ -31,6 +31,7 @@ fn usual() -> StdioServer {
         spare: false,
         watch: Vec::new(),
         watch_debounce: Duration::from_millis(1),
+        tell_restarts: true,
     }
 }
 
@@ -304,7 +305,7 @@ fn what_cannot_be_taken_is_explained() {
         ),
         (
             r#""command": "afresh", "args": ["mcp", "--"]"#,
-            "1:24 server `a` cannot be taken: `afresh mcp` has no command after `--`",
+            "1:24 server `a` cannot be taken: `afresh mcp` has no command behind it",
             odd,
         ),
         (
@@ -520,4 +521,25 @@ fn a_server_is_accepted_by_its_very_command_and_with_all_others_of_its_name() {
     assert!(!accepts_command(&all, "a.b", &words("evil"), &knows_good));
     assert!(all[1].lines.contains(&"name = \"a.b\"".to_owned()), "{:?}", all[1]);
     assert!(!accepts_command(&[], "x", &words("good"), &|_| true));
+}
+
+#[test]
+fn lists_of_tools_and_transports_of_other_clients_count() {
+    let import = good(
+        "mcp-config.json",
+        r#"{ "mcpServers": {
+  "copilot": { "command": "a", "args": [], "tools": ["get", "set_*"] },
+  "all": { "command": "a", "tools": ["*"], "includeTools": ["x"] },
+  "cline": { "transport": { "type": "stdio", "command": "b", "args": ["c"], "env": { "K": "v" } } }
+} }"#,
+    );
+    let allowed = |at: usize| import.servers[at].allow.clone().unwrap_or_default();
+    assert_eq!(
+        (allowed(0), allowed(1)),
+        (vec!["get".into(), "set_*".into()], vec!["x".into(), "*".into()])
+    );
+    let cline = stdio(&import.servers[2]);
+    assert_eq!(cline.command, ["b", "c"]);
+    assert_eq!(cline.env, [("K".to_owned(), "v".to_owned())]);
+    assert_eq!(import.notes, [""; 0]);
 }
