@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use afresh_core::id::Generation;
-use afresh_core::mcp::{Conversation, Effect, Input, Settings};
+use afresh_core::mcp::{AddedTools, Conversation, Effect, Input, Settings, ToolNames, WhichTools};
 use afresh_core::time::Time;
 use afresh_tests::measure::{Report, Samples, bench};
 
@@ -38,8 +38,10 @@ fn run(report: &mut Report) {
 
 fn opened() -> Conversation {
     let settings = Settings {
+        server: "bench".to_owned(),
         patience: Duration::from_secs(10),
-        tools: true,
+        tools: AddedTools { which: WhichTools::All, names: ToolNames::Bare },
+        tell_restarts: true,
         wedge_timeout: Some(Duration::from_secs(120)),
     };
     let mut conversation = Conversation::new(&settings);

@@ -584,8 +584,8 @@ fn dependencies_stay_few() {
     // Raise it with a reason in the commit: each crate is code that we answer for. 23 of them came with
     // `https`, and ten of those are only for Windows; seven came with SQLite, three of them to build it; 51 with the
     // screen of a run, 28 of which are only for other systems or only there to build it; 24 with the rest of ratatui
-    // and the crates for schemas and RFC 3339.
-    const CRATES_MAX: usize = 185;
+    // and the crates for schemas and RFC 3339; one for the stems of words.
+    const CRATES_MAX: usize = 186;
     let lock = read("Cargo.lock");
     let count = lock.matches("[[package]]").count();
     assert!(count <= CRATES_MAX, "{count} crates in Cargo.lock");

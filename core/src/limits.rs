@@ -33,6 +33,10 @@ pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
 /// time, and without a wait the loop would do nothing else. A program that is being written anew is there again by then.
 pub const SPAWN_RETRY_MIN: Duration = Duration::from_millis(100);
 
+/// The least wait before an MCP server is started again that SIGTERM or SIGINT ended: whoever ends all processes of a
+/// client reaches afresh itself a moment later, and then none is started.
+pub const TERM_RESTART_WAIT: Duration = Duration::from_millis(100);
+
 /// Open files that are kept back from servers and clients, so that the control API, the trail and logs can still open
 /// theirs. A start or a connection to a server that would take one fails as it does where there are no more.
 pub const DESCRIPTORS_KEPT: u64 = 16;

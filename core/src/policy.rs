@@ -11,6 +11,9 @@ pub struct Policy {
     pub restart: Restart,
     /// Also restarts after a clean exit that was not requested, where `restart` is on-crash.
     pub restart_on_normal_exit: bool,
+    /// A SIGTERM or SIGINT from outside is a crash: clients wait for the server, and whoever sent the signal did not
+    /// mean them. Else it is the user's stop.
+    pub restart_on_term: bool,
     /// The exit code by which a process asks to be started again.
     pub restart_code: i32,
     /// The wait before a restart, by consecutive crashes.

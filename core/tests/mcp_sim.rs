@@ -9,7 +9,10 @@ use afresh_core::id::Generation;
 use afresh_core::limits::RESTART_ANSWER_MAX;
 use afresh_core::mcp::envelope::{Id, Message, look, param};
 use afresh_core::mcp::json;
-use afresh_core::mcp::{AdminRequest, Conversation, Effect, Input, Settings, ToolResult};
+use afresh_core::mcp::{
+    AddedTools, AdminRequest, Conversation, Effect, EndCause, Input, Settings, ToolNames,
+    ToolResult, WhichTools,
+};
 use afresh_core::time::Time;
 
 /// `AFRESH_TEST_HISTORIES` asks for more.
@@ -122,8 +125,10 @@ impl World {
             modern: random.below(2) == 0,
             random,
             conversation: Conversation::new(&Settings {
+                server: "sim".to_owned(),
                 patience: PATIENCE,
-                tools: true,
+                tools: AddedTools { which: WhichTools::All, names: ToolNames::Bare },
+                tell_restarts: true,
                 wedge_timeout: None,
             }),
             now: Time::ZERO,
@@ -333,7 +338,7 @@ impl World {
             generation: Generation(generation),
             read: Some(read as u64),
             how: "ended".to_owned(),
-            superseded: false,
+            cause: EndCause::ByItself,
         });
         let left = self.to_answer.values().any(|of| *of == generation);
         self.check(!left, "what it has asked is taken back");

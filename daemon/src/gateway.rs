@@ -114,6 +114,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         is_single: front.is_single(),
         expose: gateway.wanted.expose,
         admin_tools: gateway.wanted.admin_tools,
+        start_wait: gateway.wanted.start_wait,
         is_traced: spans.queue.is_some(),
     });
     let links = Links::start(&mut gateway, about.clone(), trace).map_err(SetupError::Runtime)?;
@@ -427,6 +428,7 @@ impl Switchboard {
                 // What needs a restart is as it was, and is said again the next time.
                 self.links.own_variables = wanted.own_variables.clone();
                 (wanted.expose, wanted.admin_tools) = (self.wanted.expose, self.wanted.admin_tools);
+                wanted.start_wait = self.wanted.start_wait;
                 self.wanted = wanted;
                 let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
                 for server in &servers {

@@ -20,7 +20,7 @@ use afresh_core::audit::Actor;
 use afresh_core::control::Face;
 use afresh_core::definition::HealthSettings;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, TRAIL_SYNC_WAIT};
-use afresh_core::mcp::{Conversation, Input, Settings};
+use afresh_core::mcp::{AddedTools, Conversation, Input, Settings};
 use afresh_core::service::{Ending, Input as ServiceInput};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -54,8 +54,10 @@ use crate::wires::Wires;
 pub struct Mcp {
     /// The server.
     pub keep: Keep,
-    /// Whether tools of our own stand beside the server's.
-    pub tools: bool,
+    /// The tools of afresh beside the server's.
+    pub tools: AddedTools,
+    /// Whether results of tools say that the server was restarted.
+    pub tell_restarts: bool,
     /// Where all traffic is recorded.
     pub trace: Option<PathBuf>,
     /// Where the log goes besides stderr.
@@ -75,7 +77,8 @@ pub fn mcp(mcp: Mcp) -> Result<i32, SetupError> {
 }
 
 async fn run(mcp: Mcp) -> Result<i32, SetupError> {
-    let Mcp { mut keep, tools, trace, log_file, watched, watch_debounce, health } = mcp;
+    let Mcp { mut keep, tools, tell_restarts, trace, log_file, watched, watch_debounce, health } =
+        mcp;
     let own_files = own_files([&trace, &log_file]);
     let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
         StdioStartup::new(log_file, trace)?;
@@ -101,7 +104,9 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     let service = supervise.add(definition, seed());
     supervise.input_to(service, ServiceInput::Start).await;
     let reader = own_stdin()?;
-    let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
+    let wedge_timeout = health.wedge_timeout;
+    let (server, patience) = (keep.name.clone(), QUEUE_WAIT);
+    let settings = Settings { server, patience, tools, tell_restarts, wedge_timeout };
     let about = keep.about(Face::Mcp);
     let poll = PipePoll::start().map_err(SetupError::Runtime)?;
     let lane = FastPath::new(Conversation::new(&settings), Wires::new(reader, writer), trace);

@@ -16,6 +16,7 @@ use afresh_core::id::Generation;
 use afresh_core::limits::{
     CLIENT_BYTES_MAX, LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX,
 };
+use afresh_core::mcp::EndCause;
 use afresh_core::mcp::frame::Frame;
 use tokio::io::AsyncWrite;
 
@@ -54,8 +55,7 @@ pub(crate) struct InstancePipes {
 #[derive(Debug, Default)]
 pub(crate) struct InstanceEnd {
     pub(crate) how: String,
-    /// A newer instance was wanted in its place.
-    pub(crate) superseded: bool,
+    pub(crate) cause: EndCause,
 }
 
 /// All pipes of one conversation.

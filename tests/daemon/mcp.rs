@@ -139,10 +139,19 @@ impl Client {
         text.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
     }
 
+    /// The process of afresh.
+    pub(crate) fn afresh(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Closes afresh's stdin, and does not wait for its end.
+    pub(crate) fn close(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Sends afresh the signal that asks for a restart.
     pub(crate) fn restart_server(&self) {
-        let afresh = Pid::from_raw(self.child.id().cast_signed());
-        kill(afresh, Signal::SIGUSR1).expect("it runs");
+        kill(Pid::from_raw(self.afresh()), Signal::SIGUSR1).expect("it runs");
     }
 
     /// Ends afresh without a warning.
@@ -158,7 +167,7 @@ impl Client {
 
     /// Hangs up, where others go on.
     pub(crate) fn hang_up_alone(mut self) {
-        drop(self.stdin.take());
+        self.close();
         let mut code = None;
         wait_for("afresh ends", || {
             code = self.child.try_wait().expect("our child");

@@ -174,7 +174,7 @@ fn one_whose_tools_change_all_the_time_is_asked_once_at_a_time() {
 }
 
 #[test]
-fn when_it_ends_for_good_who_waits_is_answered() {
+fn when_it_is_ended_from_outside_or_with_0_who_waits_is_answered() {
     // O3
     for by_itself in [false, true] {
         let env = TestEnv::new();
@@ -192,6 +192,7 @@ fn when_it_ends_for_good_who_waits_is_answered() {
             let answer = connection.hear_answer();
             assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(id), &json!(true)));
         }
-        connection.assert_ends(&env, Some(0));
+        assert_ne!(connection.assert_works(), pid);
+        connection.hang_up(&env);
     }
 }

@@ -309,8 +309,7 @@ fn strike(afresh: i32, random: &mut Random) {
     let instance = instances[random.below(instances.len() as u64) as usize];
     match random.below(10) {
         0..=3 => instance.signal(Signal::SIGKILL),
-        4 | 5 if takes_sigterm(instance.pid) => instance.signal(Signal::SIGTERM),
-        4 | 5 => instance.signal(Signal::SIGKILL),
+        4 | 5 => instance.signal(Signal::SIGTERM),
         6 | 7 => {
             instance.signal(Signal::SIGSTOP);
             std::thread::park_timeout(Duration::from_micros(random.below(4_000)));
@@ -323,14 +322,6 @@ fn strike(afresh: i32, random: &mut Random) {
             }
         }
     }
-}
-
-/// Whether it is up far enough to fail of SIGTERM; before that it would be the user's stop.
-fn takes_sigterm(pid: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    caught.is_some_and(|mask| mask & (1 << (Signal::SIGTERM as u64 - 1)) != 0)
 }
 
 /// All below afresh.

@@ -52,8 +52,57 @@ fn our_tools_stand_at_the_end_of_the_last_page() {
     let theirs = client.call("server_logs", &json!({}));
     assert_eq!(theirs["error"]["message"], "no such tool", "the server has it: {theirs}");
     let ours = client.call("afresh_server_logs", &json!({}));
-    assert_eq!(text_of(&ours), "the server has written nothing to stderr");
+    assert_eq!(text_of(&ours), "the server `mcp-server` has written nothing to stderr");
     client.hang_up(&env);
+}
+
+#[test]
+fn tools_of_two_servers_in_one_client_differ_and_the_answers_name_their_server() {
+    let env = TestEnv::new();
+    let mut clients = ["docs", "my code"]
+        .map(|name| Client::connect(&env, &[&QUICK[..], &["--name", name]].concat(), ""));
+    let names = [("docs", "docs"), ("my_code", "my code")];
+    for (client, (prefix, name)) in clients.iter_mut().zip(names) {
+        let listed = OURS.map(|tool| format!("{prefix}_{tool}"));
+        assert_eq!(client.tools()[1..], listed);
+        // The bare names of existing prompts and allow-lists, too.
+        for tool in [OURS[0], &listed[0]] {
+            let answer = client.call(tool, &json!({}));
+            assert_eq!(answer["result"]["structuredContent"]["server"], name, "{answer}");
+            let begins = format!("the server `{name}` was restarted");
+            assert!(text_of(&answer).starts_with(&begins), "{answer}");
+        }
+        for since in [json!(0), json!("2026-01-01T00:00:00Z")] {
+            let data = client.call_ours(&listed[1], &json!({"since_timestamp": since}));
+            assert_eq!(
+                (&data["server"], &data["restarted"]),
+                (&json!(name), &json!(true)),
+                "{data}"
+            );
+        }
+        assert_eq!(client.call_ours(&listed[2], &json!({}))["name"], name);
+        assert_eq!(client.call_ours(&listed[3], &json!({}))["server"], name);
+    }
+    let [first, second] = clients;
+    second.hang_up_alone();
+    first.hang_up(&env);
+}
+
+#[test]
+fn the_prefix_and_the_number_of_our_tools_can_be_chosen() {
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&["--name", "docs", "--tool-prefix", "none"], &OURS),
+        (&["--name", "docs", "--tools", "restart"], &["docs_restart_server"]),
+        (&["--tools", "restart"], &["restart_server"]),
+    ];
+    for (flags, ours) in cases {
+        let env = TestEnv::new();
+        let mut client = Client::connect(&env, flags, "");
+        assert_eq!(client.tools()[1..], *ours, "{flags:?}");
+        let answer = client.call("server_status", &json!({}));
+        assert_eq!(answer["result"].is_object(), ours.len() > 1, "{flags:?}: {answer}");
+        client.hang_up(&env);
+    }
 }
 
 #[test]
@@ -392,10 +441,15 @@ fn the_status_has_the_pid_the_restarts_with_reasons_and_the_last_exit() {
 fn the_log_reaches_across_restarts_and_can_be_searched() {
     let env = TestEnv::new();
     let mut client = Client::connect(&env, &QUICK, "");
-    let logs = |client: &mut Client, arguments: Value| {
+    let text = |client: &mut Client, arguments: Value| {
         text_of(&client.call("server_logs", &arguments)).to_owned()
     };
-    assert_eq!(logs(&mut client, json!({})), "the server has written nothing to stderr");
+    let nothing = "the server `mcp-server` has written nothing to stderr";
+    assert_eq!(text(&mut client, json!({})), nothing);
+    let logs = |client: &mut Client, arguments: Value| {
+        let all = text(client, arguments);
+        all.strip_prefix("stderr of `mcp-server`:\n").unwrap_or(&all).to_owned()
+    };
     client.call("stderr", &json!({"text": "one Warning\ntwo"}));
     client.call("crash", &json!({"text": "three"}));
     client.call("stderr", &json!({"text": "four, password=hush-hush"}));
@@ -407,7 +461,7 @@ fn the_log_reaches_across_restarts_and_can_be_searched() {
     assert_eq!(logs(&mut client, json!({"lines": 1})), all.lines().next_back().expect("four"));
     assert_eq!(logs(&mut client, json!({"filter": "WARN"})), all.lines().next().expect("four"));
     let nothing = logs(&mut client, json!({"filter": "five"}));
-    assert_eq!(nothing, "no line on stderr has that in it");
+    assert_eq!(nothing, "no line on stderr of `mcp-server` has that in it");
     for (bad, word) in [
         (json!({"lines": 0}), "`lines` must be a whole number"),
         (json!({"lines": "all"}), "`lines` must be a whole number"),
@@ -478,15 +532,13 @@ fn after_a_clean_exit_afresh_exits_too_and_owes_nothing() {
     let env = TestEnv::new();
     let mut client = Client::connect(&env, &QUICK, "");
     client.pid();
-    // In one write: a request that is sent after the end is answered by none.
-    let params = json!({"name": "exit", "arguments": {"code": 0}});
-    let exit = json!({"jsonrpc": "2.0", "id": 60, "method": "tools/call", "params": params});
-    let list = json!({"jsonrpc": "2.0", "id": 61, "method": "tools/list"});
-    client.send_text(&format!("{exit}\n{list}\n"));
-    let answers = [client.hear(), client.hear()];
-    assert_eq!(answers[0]["id"], 60);
-    assert_eq!(answers[0]["result"]["isError"], true, "{answers:?}");
-    assert_eq!(answers[1]["id"], 61);
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/exit"}));
+    assert_eq!(client.wait(&env), Some(0));
+    // Where nothing is restarted, who waits is answered.
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &["--policy", "never"], "");
+    client.pid();
+    let answers = exit_during_calls(&mut client);
     let message = answers[1]["error"]["message"].as_str().expect("an error");
     assert!(message.contains("ended for good") && message.contains("code 0"), "{message}");
     assert_eq!(client.wait(&env), Some(0));
@@ -495,9 +547,115 @@ fn after_a_clean_exit_afresh_exits_too_and_owes_nothing() {
     let flags = [&QUICK[..], &["--on-clean-exit", "restart"]].concat();
     let mut client = Client::connect(&env, &flags, "");
     let old = client.pid();
-    client.call("exit", &json!({"code": 0}));
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/exit"}));
+    wait_for("there is another one", || env.events("server_started").len() == 2);
     assert_ne!(client.pid(), old);
     client.hang_up(&env);
+}
+
+/// Lets the server exit with 0 by a call, with a list behind it; returns both answers. In one write: a request that
+/// comes after the end of a server that is not restarted is answered by none.
+fn exit_during_calls(client: &mut Client) -> [Value; 2] {
+    let params = json!({"name": "exit", "arguments": {"code": 0}});
+    let exit = json!({"jsonrpc": "2.0", "id": 60, "method": "tools/call", "params": params});
+    let list = json!({"jsonrpc": "2.0", "id": 61, "method": "tools/list"});
+    client.send_text(&format!("{exit}\n{list}\n"));
+    let answers = [client.hear(), client.hear()];
+    assert_eq!((&answers[0]["id"], &answers[1]["id"]), (&json!(60), &json!(61)));
+    assert_eq!(answers[0]["result"]["isError"], true, "{answers:?}");
+    assert!(text_of(&answers[0]).contains("the server ended while this ran"), "{answers:?}");
+    answers
+}
+
+#[test]
+fn the_first_result_after_a_crash_says_that_state_is_lost() {
+    for (flags, is_told) in [(&[][..], true), (&["--tell-restarts", "off"], false)] {
+        let env = TestEnv::new();
+        let mut client = Client::connect(&env, &[&QUICK[..], flags].concat(), "");
+        client.tools();
+        client.pid();
+        client.call("crash", &json!({"text": "oh no"}));
+        let answer = client.call("pid", &json!({}));
+        let (meta, content) = (&answer["result"]["_meta"], &answer["result"]["content"]);
+        assert_eq!(meta["afresh/restarted"]["how"] == "exited with code 1", is_told, "{answer}");
+        let text = content[1]["text"].as_str().unwrap_or_default();
+        assert_eq!(text.contains("What it kept in memory is lost"), is_told, "{answer}");
+        // Once, and not after a swap.
+        let answer = client.call("pid", &json!({}));
+        assert_eq!(answer["result"]["_meta"], Value::Null, "{answer}");
+        restart(&mut client);
+        let answer = client.call("pid", &json!({}));
+        assert_eq!(answer["result"]["_meta"], Value::Null, "{answer}");
+        // A restart that failed while nobody waited for it, as of a watch.
+        let broken = env.write("broken", "");
+        client.restart_server();
+        wait_for("the status says it", || {
+            let status = client.call_ours("server_status", &json!({}));
+            status["failed_restart"].as_str().is_some_and(|why| why.contains("NameError"))
+        });
+        let answer = client.call("pid", &json!({}));
+        let text = answer["result"]["content"][1]["text"].as_str().unwrap_or_default();
+        assert_eq!(text.contains("runs older code") && text.contains("NameError"), is_told);
+        let answer = client.call("pid", &json!({}));
+        assert_eq!(answer["result"]["_meta"], Value::Null, "{answer}");
+        fs::remove_file(broken).expect("it is there");
+        restart(&mut client);
+        let status = client.call_ours("server_status", &json!({}));
+        assert_eq!(status["failed_restart"], Value::Null, "{status}");
+        client.hang_up(&env);
+    }
+}
+
+#[test]
+fn an_exit_with_0_while_a_call_is_in_flight_is_a_crash() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &QUICK, "");
+    let mut old = client.pid();
+    for _ in 0..2 {
+        let answers = exit_during_calls(&mut client);
+        assert_eq!(names(&answers[1])[0], "pid");
+        let new = client.pid();
+        assert_ne!(new, old);
+        old = new;
+    }
+    assert!(env.events("server_restarting").iter().all(|r| r["props"]["after"] == "crash"));
+    client.hang_up(&env);
+}
+
+#[test]
+fn a_signal_from_outside_does_not_take_the_server_away() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &QUICK, "");
+    for signalled in [Signal::SIGTERM, Signal::SIGINT] {
+        let old = client.pid();
+        client.send_call(70, "later", &json!({}));
+        // What was sent before it is read before it.
+        assert_eq!(client.pid(), old);
+        signal(old, signalled);
+        let answer = client.hear();
+        assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(70), &json!(true)));
+        assert_ne!(client.pid(), old);
+    }
+    client.hang_up(&env);
+}
+
+#[test]
+fn who_ends_the_server_and_afresh_gets_no_other_server() {
+    // Its stdin is closed, or it is signalled too, before it can look.
+    for by_signal in [false, true] {
+        let env = TestEnv::new();
+        let mut client = Client::connect(&env, &QUICK, "");
+        let (server, afresh) = (client.pid(), client.afresh());
+        stop_short(afresh);
+        signal(server, Signal::SIGTERM);
+        match by_signal {
+            true => signal(afresh, Signal::SIGTERM),
+            false => client.close(),
+        }
+        signal(afresh, Signal::SIGCONT);
+        client.wait(&env);
+        assert_eq!(env.events("server_started").len(), 1);
+    }
 }
 
 #[test]

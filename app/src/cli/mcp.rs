@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use afresh_core::config::Flag;
+use afresh_core::mcp::{AddedTools, ToolNames, WhichTools};
 use afresh_daemon::{HookSetup, Keep, Mcp};
 use clap::{Args, ValueEnum};
 
@@ -18,7 +19,8 @@ use crate::error::{CommandResult, Exit};
 /// an answer that says that its outcome is unknown. No request is lost, none is answered twice.
 ///
 /// Four tools stand beside the server's own: restart_server, verify_server_restarted, server_status and
-/// server_logs. A restart that is asked for starts the new instance first; code that does not start never
+/// server_logs. With `--name NAME` they are listed as NAME_restart_server and so on: then a client can have
+/// several servers with them. A restart that is asked for starts the new instance first; code that does not start never
 /// takes a working server away.
 ///
 /// When the client closes the connection, the server and all that it has started end within a second.
@@ -34,10 +36,14 @@ pub(crate) struct McpArgs {
     #[command(flatten)]
     command: CommandFlags,
 
-    /// Which tools of afresh's own stand beside the server's, so that an agent can restart and look at
-    /// its server: all or none
+    /// Which tools of afresh stand beside the server's, so that an agent can restart and look at its server
     #[arg(long, value_name = "WHICH", default_value = "all")]
     tools: OwnTools,
+
+    /// What the names of these tools begin with in the list: the name that `--name` gives, or nothing. With
+    /// a name the bare names can still be called
+    #[arg(long, value_name = "WHAT", default_value = "name")]
+    tool_prefix: ToolPrefix,
 
     /// Restart the server when something changes in this file or folder; may be given more than once.
     /// What `.gitignore` names does not count, nor does a file that is saved as it was
@@ -59,12 +65,23 @@ pub(crate) struct McpArgs {
     swap: SwapFlags,
 }
 
-/// Which tools of our own are shown.
+/// Which tools of afresh are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OwnTools {
-    /// `restart_server`, `verify_server_restarted`, `server_status`, `server_logs`
+    /// restart_server, verify_server_restarted, server_status and server_logs
     All,
+    /// restart_server
+    Restart,
     /// None
+    None,
+}
+
+/// What stands in front of the names of these tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ToolPrefix {
+    /// `NAME_restart_server` with `--name NAME`, so that tools of several servers differ
+    Name,
+    /// `restart_server`
     None,
 }
 
@@ -75,6 +92,15 @@ enum CleanExit {
     Exit,
     /// A new instance is started
     Restart,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    /// It is
+    On,
+    /// It is not
+    Off,
 }
 
 /// How a restart looks to the client, as flags. Their values are read with those of the other
@@ -100,6 +126,10 @@ struct SwapFlags {
     /// it neither answers nor works, it is restarted; 0 never asks [default: 5m]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     wedge_timeout: Option<String>,
+    /// Whether the first result of a tool after a crash says that the server was restarted and that what it kept in
+    /// memory is lost [default: on]
+    #[arg(long, value_name = "WHETHER")]
+    tell_restarts: Option<Switch>,
     /// How long watched files must be quiet before a change counts [default: 200ms]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     watch_debounce: Option<String>,
@@ -115,7 +145,12 @@ impl SwapFlags {
             CleanExit::Exit => "false",
             CleanExit::Restart => "true",
         });
+        let tell_restarts = self.tell_restarts.map(|whether| match whether {
+            Switch::On => "true",
+            Switch::Off => "false",
+        });
         [
+            ("--tell-restarts", "defaults.tell_restarts", tell_restarts),
             ("--on-clean-exit", "defaults.restart_on_normal_exit", clean_exit),
             ("--restart-mode", "defaults.restart_mode", self.restart_mode.as_deref()),
             ("--drain-timeout", "defaults.drain_timeout", self.drain_timeout.as_deref()),
@@ -129,7 +164,24 @@ impl SwapFlags {
     }
 }
 
+impl McpArgs {
+    /// The tools of afresh beside the server's.
+    fn added_tools(&self) -> AddedTools {
+        let which = match self.tools {
+            OwnTools::All => WhichTools::All,
+            OwnTools::Restart => WhichTools::Restart,
+            OwnTools::None => WhichTools::None,
+        };
+        let names = match (self.tool_prefix, &self.command.name) {
+            (ToolPrefix::Name, Some(name)) => ToolNames::Prefixed(name.clone()),
+            (ToolPrefix::Name, None) | (ToolPrefix::None, _) => ToolNames::Bare,
+        };
+        AddedTools { which, names }
+    }
+}
+
 pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResult {
+    let tools = arguments.added_tools();
     let workspace = environment.workspace();
     let flags: Vec<Flag<'_>> =
         arguments.policy.flags().into_iter().chain(arguments.swap.flags()).collect();
@@ -153,7 +205,8 @@ pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResul
     let place = |path: PathBuf| environment.cwd.join(path);
     let mcp = Mcp {
         keep,
-        tools: arguments.tools == OwnTools::All,
+        tools,
+        tell_restarts: config.tell_restarts,
         trace: arguments.trace.map(place),
         log_file: arguments.log_file.map(place),
         watched: arguments.watch,
@@ -161,4 +214,48 @@ pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResul
         health: config.health,
     };
     Ok(Exit::Command(afresh_daemon::mcp(mcp)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use afresh_core::adopt::MCP_FLAGS_ALONE;
+    use clap::{ArgAction, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        mcp: McpArgs,
+    }
+
+    #[test]
+    fn a_command_needs_no_dashes_in_front_of_it() {
+        let read = |line: &str| Line::try_parse_from(line.split(' ')).map(|line| line.mcp.command);
+        for line in ["mcp --name a -- node x --name b", "mcp --name a node x --name b"] {
+            let command = read(line).expect(line);
+            assert_eq!(
+                (command.name.as_deref(), &command.command[..]),
+                (Some("a"), &["node", "x", "--name", "b"].map(Into::into)[..])
+            );
+        }
+        for line in ["mcp", "mcp --", "mcp --wach src node", "mcp --name"] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn adopt_knows_which_flags_stand_alone() {
+        let command = <Line as clap::CommandFactory>::command();
+        let is_alone = |argument: &&clap::Arg| {
+            matches!(argument.get_action(), ArgAction::SetTrue) || argument.is_require_equals_set()
+        };
+        let mut alone: Vec<String> = command
+            .get_arguments()
+            .filter(is_alone)
+            .filter_map(|argument| argument.get_long().map(|name| format!("--{name}")))
+            .collect();
+        alone.sort();
+        assert_eq!(alone, MCP_FLAGS_ALONE);
+    }
 }

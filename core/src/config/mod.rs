@@ -35,7 +35,7 @@ pub use self::value_syntax::Value;
 pub use crate::report::{ConfigError, ErrorKind, Origin};
 
 use self::key::{Field, FromValue as _};
-use self::keys::defaults::WATCH_DEBOUNCE;
+use self::keys::defaults::{TELL_RESTARTS, WATCH_DEBOUNCE};
 use self::keys::run::PERMISSION_MODE;
 use self::settings::{SourcedValue, Values};
 use self::tables::Table;
@@ -93,6 +93,8 @@ pub struct Config {
     pub health: HealthSettings,
     /// From `[defaults]`: how long watched files must be quiet before a change counts.
     pub watch_debounce: Duration,
+    /// Whether results of tools say that their server was restarted.
+    pub tell_restarts: bool,
     /// From `[trail]`.
     pub trail: TrailSettings,
     /// From `[daemon]`.
@@ -379,6 +381,7 @@ impl Draft {
             policy: self.values.policy(),
             health: self.values.health(),
             watch_debounce: WATCH_DEBOUNCE.get(&self.values),
+            tell_restarts: TELL_RESTARTS.get(&self.values),
             trail: self.values.trail(),
             daemon: self.values.daemon(),
             run: self.values.run(),

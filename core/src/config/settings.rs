@@ -160,6 +160,7 @@ impl Values {
         Policy {
             restart: defaults::POLICY.get(self),
             restart_on_normal_exit: defaults::RESTART_ON_NORMAL_EXIT.get(self),
+            restart_on_term: false,
             restart_code: defaults::RESTART_CODE.get(self),
             backoff: match defaults::BACKOFF.get(self) {
                 BackoffKind::Stepped => Backoff::Stepped,
@@ -188,6 +189,7 @@ impl Values {
     pub(super) fn mcp_policy(&self) -> Policy {
         Policy {
             first_at_once: true,
+            restart_on_term: true,
             // The end of its input is how an MCP server is told to go.
             stdin_timeout: self.unless_given(&defaults::STDIN_TIMEOUT, MCP_STDIN_TIMEOUT),
             // A server is known to be ready when it has shaken hands.
@@ -214,6 +216,7 @@ impl Values {
             health: self.health(),
             watch: Vec::new(),
             watch_debounce: defaults::WATCH_DEBOUNCE.get(self),
+            tell_restarts: defaults::TELL_RESTARTS.get(self),
         }
     }
 }

@@ -40,6 +40,7 @@ fn without_files_the_defaults_are_those_of_the_policy() {
     let policy = Policy {
         restart: Restart::OnCrash,
         restart_on_normal_exit: false,
+        restart_on_term: false,
         restart_code: 42,
         backoff: Backoff::Exponential {
             base: Duration::from_secs(1),
@@ -73,6 +74,7 @@ fn without_files_the_defaults_are_those_of_the_policy() {
     };
     assert_eq!(config.health, health);
     assert_eq!(config.watch_debounce, crate::limits::WATCH_DEBOUNCE);
+    assert!(config.tell_restarts);
     let daemon = DaemonSettings { on_supervisor_death: OnSupervisorDeath::Kill, listen: None };
     assert_eq!(config.daemon, daemon);
     assert!(config.services.is_empty() && config.hooks.is_empty());
@@ -139,6 +141,7 @@ spare = true
 wedge_timeout = "0"
 max_rss = "512MiB"
 watch_debounce = "1s"
+tell_restarts = false
 
 [trail]
 audit_file = "logs/audit.jsonl"
@@ -185,6 +188,7 @@ fn every_setting_reaches_its_place() {
     let policy = Policy {
         restart: Restart::Always,
         restart_on_normal_exit: true,
+        restart_on_term: false,
         restart_code: 75,
         backoff: Backoff::Exponential {
             base: Duration::from_millis(250),
@@ -215,7 +219,7 @@ fn every_setting_reaches_its_place() {
     assert_eq!(config.trail, trail);
     let health = HealthSettings { memory_bytes_max: Some(512 << 20), wedge_timeout: None };
     assert_eq!(config.health, health);
-    assert_eq!(config.watch_debounce, seconds(1));
+    assert_eq!((config.watch_debounce, config.tell_restarts), (seconds(1), false));
     let daemon = DaemonSettings {
         on_supervisor_death: OnSupervisorDeath::Keep,
         listen: Some("[::1]:7070".parse().unwrap()),

@@ -96,6 +96,8 @@ pub struct StdioServer {
     pub watch: Vec<PathBuf>,
     /// How long these must be quiet before a change counts.
     pub watch_debounce: Duration,
+    /// Whether results of its tools say that it was restarted.
+    pub tell_restarts: bool,
 }
 
 /// A server that is reached over HTTP.

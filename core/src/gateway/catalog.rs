@@ -8,7 +8,7 @@ use super::backend::Backend;
 use super::exposed_names::exposed;
 use crate::hidden_characters::{escaped_json, is_hidden};
 use crate::limits::{CATALOG_DEPTH_MAX, CATALOG_NAME_CHARS_MAX};
-use crate::mcp::{Kind, json};
+use crate::mcp::{Kind, RESERVED_PREFIX, json};
 
 /// One tool, prompt, resource or template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,12 @@ pub struct CatalogEntry {
     pub json: Vec<u8>,
 }
 
-/// Whether the backend's rules let a tool through; they say nothing of other things.
+/// Whether the backend's rules let a tool through; they say nothing of other things. None lets a name of afresh's through:
+/// a call of it would restart the server, or read its log.
 pub fn is_allowed(backend: &Backend, kind: Kind, own: &str) -> bool {
     kind != Kind::Tools
-        || fits(backend.allow.as_deref(), own)
+        || !own.starts_with(RESERVED_PREFIX)
+            && fits(backend.allow.as_deref(), own)
             && !backend.deny.iter().any(|pattern| fits_one(pattern, own))
 }
 

@@ -39,6 +39,7 @@ mod tests;
 mod tool_search;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -98,6 +99,8 @@ pub struct Settings {
     pub expose: Expose,
     /// Whether tools of our own stand beside the servers'.
     pub admin_tools: bool,
+    /// How long a client's first lists wait for servers that are still starting.
+    pub start_wait: Duration,
     /// Whether a span is made of each call.
     pub is_traced: bool,
 }

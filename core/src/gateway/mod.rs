@@ -2,7 +2,7 @@
 //!
 //! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server),
 //! `access_patterns.rs` (the rights of a client), `catalog.rs` (the names of tools, prompts and resources) and `pins.rs`
-//! (what servers said about them at first). `http/` is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
+//! (what servers said about them at first); `tool_ranking.rs` says how well tools fit a query. `http/` is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
 //! calls, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
 pub mod access_patterns;
@@ -17,6 +17,7 @@ pub mod pins;
 pub mod remote;
 pub mod settings;
 pub mod spans;
+mod tool_ranking;
 
 pub(crate) mod variables;
 

@@ -20,6 +20,8 @@ pub struct Gateway {
     pub expose: Expose,
     /// Whether afresh's own tools stand beside those of the servers.
     pub admin_tools: bool,
+    /// How long a client's first lists wait for servers that are still starting.
+    pub start_wait: Duration,
     /// How clients reach it.
     pub front: FrontSettings,
     /// The receiver of spans; without it none are sent, unless the command line names one.
@@ -129,6 +131,7 @@ impl Gateway {
             ("http", self.front.http != new.front.http),
             ("expose", self.expose != new.expose),
             ("tools", self.admin_tools != new.admin_tools),
+            ("start_wait", self.start_wait != new.start_wait),
             ("otlp", self.otlp != new.otlp),
         ];
         let fixed = fixed.iter().filter(|(_, is_other)| *is_other);
@@ -237,6 +240,7 @@ impl fmt::Debug for Gateway {
             .field("servers", &servers)
             .field("expose", &self.expose)
             .field("admin_tools", &self.admin_tools)
+            .field("start_wait", &self.start_wait)
             .field("front", &self.front)
             .finish()
     }
@@ -251,6 +255,7 @@ impl fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::GATEWAY_START_WAIT;
 
     fn gateway(http: Option<&str>, tokens: &[(&str, &str)]) -> Gateway {
         let token = |(name, secret): &(&str, &str)| Token {
@@ -261,6 +266,7 @@ mod tests {
             servers: Vec::new(),
             expose: Expose::All,
             admin_tools: true,
+            start_wait: GATEWAY_START_WAIT,
             front: FrontSettings {
                 http: http.map(|at| at.parse().unwrap()),
                 tokens: tokens.iter().map(token).collect(),

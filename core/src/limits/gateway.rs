@@ -100,9 +100,10 @@ pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// all that they do at the beginning.
 pub const GATEWAY_HELLO_WAIT: Duration = Duration::from_secs(2);
 
-/// How long its first lists wait for them. Then they are answered with what is there, and the client is told
-/// when more comes.
-pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(5);
+/// How long its first lists wait for them, unless the configuration says otherwise (`start_wait`). Then they are answered
+/// with what is there, and the client is told when more comes. The shortest time that a client gave its first answer
+/// was 5 s.
+pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(4);
 
 const _: () = assert!(GATEWAY_HELLO_WAIT.as_millis() <= GATEWAY_START_WAIT.as_millis());
 
@@ -122,6 +123,12 @@ pub const TIMEOUTS_IN_A_ROW_MAX: u32 = 3;
 
 /// …for this long; then one call is let through to see.
 pub const CIRCUIT_OPEN_FOR: Duration = Duration::from_secs(30);
+
+/// Bytes of a query, or of one text of a tool's definition, that the search looks at.
+pub const RANKED_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// Words of such a text that it looks at.
+pub const RANKED_WORDS_MAX: usize = 1_000;
 
 /// Tools that `find_tools` answers with, unless asked for fewer or more…
 pub const FOUND_TOOLS: usize = 10;

@@ -11,7 +11,7 @@ use super::json;
 use super::lists::{Changes, NamedList};
 use crate::id::Generation;
 use crate::limits::{RESTART_ANSWER_MAX, RESTART_REASON_CHARS_MAX};
-use crate::time::Time;
+use crate::time::{Stamp, Time};
 
 /// A tool that afresh adds to a server's own. The gateway offers the same ones, each for all of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +63,49 @@ impl ToolResult {
     }
 }
 
+/// Which tools of afresh stand beside the server's, and what they are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddedTools {
+    /// Which of them.
+    pub which: WhichTools,
+    /// What they are called in the server's list.
+    pub names: ToolNames,
+}
+
+/// Which tools of afresh stand beside the server's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhichTools {
+    /// All of them.
+    All,
+    /// `restart_server` alone.
+    Restart,
+    /// None.
+    #[default]
+    None,
+}
+
+/// What the tools of afresh are called in the list of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolNames {
+    /// `restart_server`: a client with two such servers cannot tell their tools apart.
+    #[default]
+    Bare,
+    /// `NAME_restart_server`, with the name of the server. The bare names can be called, too, where the server has no
+    /// tool of that name.
+    Prefixed(String),
+    /// They are not listed, and are called as `afresh:restart_server` and so on. The gateway has tools of its own that
+    /// are for all servers, and calls these.
+    Reserved,
+}
+
 /// In front of the name of a tool that the server has too.
-const PREFIX: &str = "afresh_";
+const AVOIDING: &str = "afresh";
+
+/// In front of names that no tool of a server has behind a gateway.
+pub(crate) const RESERVED_PREFIX: &str = "afresh:";
+
+/// Several clients and model APIs take no longer name.
+const NAME_CHARS_MAX: usize = 64;
 
 const LINES_DEFAULT: usize = 50;
 const LINES_MAX: usize = 1_000;
@@ -86,9 +127,23 @@ impl AdminTool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// The tool behind a name that a conversation may have prefixed, because its server has one of that name.
-    pub(crate) fn of_injected(name: &str) -> Option<Self> {
-        Self::of_name(name.trim_start_matches(PREFIX))
+    /// What it is called where it is not listed; see [`ToolNames::Reserved`].
+    pub(crate) fn reserved_name(self) -> String {
+        format!("{RESERVED_PREFIX}{}", self.name())
+    }
+
+    /// Its name behind a prefix. The prefix of one that is too long is cut, and has a hash of the whole.
+    fn prefixed(self, prefix: &str) -> String {
+        let (prefix, own) = (tool_name_part(prefix), self.name());
+        let room = NAME_CHARS_MAX - own.len() - 1;
+        match prefix.as_str() {
+            "" => own.to_owned(),
+            prefix if prefix.len() <= room => format!("{prefix}_{own}"),
+            prefix => {
+                let hash = format!("{:08x}", fnv_1a(prefix.as_bytes()));
+                format!("{}_{hash}_{own}", &prefix[..room - hash.len() - 1])
+            }
+        }
     }
 
     fn definition(self, name: &str) -> Value {
@@ -109,10 +164,7 @@ impl AdminTool {
             Self::Verify => (
                 "Check that this MCP server has been restarted since a given time. Reads the restart \
                  marker on disk.",
-                json!({"since_timestamp": {
-                    "type": "number",
-                    "description": "Unix time in seconds; usually the time before restart_server.",
-                }}),
+                json!({"since_timestamp": since_schema("usually the time before restart_server")}),
                 &["since_timestamp"],
                 true,
             ),
@@ -172,8 +224,9 @@ impl AdminTool {
                 AdminRequest::Restart { reason }
             }
             Self::Verify => {
-                let since = given("since_timestamp").and_then(Value::as_f64);
-                let wanted = "`since_timestamp` must be a number: a Unix time in seconds";
+                let since = given("since_timestamp").and_then(read_since);
+                let wanted = "`since_timestamp` must be a Unix time in seconds, such as 1763196120.5, or a time in \
+                              ISO 8601 with its offset, such as \"2026-11-15T08:42:00Z\"";
                 AdminRequest::Verify { since: since.ok_or(wanted)? }
             }
             Self::Status => AdminRequest::Status,
@@ -189,6 +242,34 @@ impl AdminTool {
             }
         })
     }
+}
+
+/// The schema of a time since which something is asked.
+pub(crate) fn since_schema(which: &str) -> Value {
+    let description =
+        format!("Unix time in seconds, or a time in ISO 8601 with its offset; {which}.");
+    json!({"anyOf": [{"type": "number"}, {"type": "string"}], "description": description})
+}
+
+/// A time in Unix seconds, as a number or as a text, or in ISO 8601.
+fn read_since(given: &Value) -> Option<f64> {
+    let text = match given {
+        Value::String(text) => text.trim(),
+        other => return other.as_f64(),
+    };
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.or_else(|| Stamp::parse(text).map(Stamp::unix_seconds))
+}
+
+/// A server's name as a part of a tool's name: some clients take no other characters there.
+fn tool_name_part(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
+/// The hash FNV-1a: the same in each version of afresh, so that names stay as they are.
+fn fnv_1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The definition of a tool of afresh, for a `tools/list`.
@@ -214,29 +295,66 @@ pub(crate) fn definition(
 /// Our tools, with the names that do not clash with the server's.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    names: Vec<(String, AdminTool)>,
+    tools: Vec<ListedTool>,
+    are_hidden: bool,
+}
+
+#[derive(Debug)]
+struct ListedTool {
+    tool: AdminTool,
+    prefix: String,
+    /// With the prefix.
+    name: String,
+    /// Whether the server has a tool of the bare name.
+    is_bare_name_taken: bool,
 }
 
 impl Tools {
-    pub(super) fn new(enabled: bool) -> Self {
-        let all = if enabled { &AdminTool::ALL[..] } else { &[] };
-        Self { names: all.iter().map(|tool| (tool.name().to_owned(), *tool)).collect() }
+    pub(super) fn new(added: &AddedTools) -> Self {
+        let tools: &[AdminTool] = match added.which {
+            WhichTools::All => &AdminTool::ALL,
+            WhichTools::Restart => &[AdminTool::Restart],
+            WhichTools::None => &[],
+        };
+        let listed = |tool: &AdminTool| {
+            let (tool, is_reserved) = (*tool, added.names == ToolNames::Reserved);
+            let prefix = match &added.names {
+                ToolNames::Prefixed(prefix) => prefix.clone(),
+                ToolNames::Bare | ToolNames::Reserved => String::new(),
+            };
+            let name = if is_reserved { tool.reserved_name() } else { tool.prefixed(&prefix) };
+            ListedTool { tool, prefix, name, is_bare_name_taken: is_reserved }
+        };
+        let are_hidden = added.names == ToolNames::Reserved;
+        Self { tools: tools.iter().map(listed).collect(), are_hidden }
     }
 
+    /// Whether there are none in the list.
     pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.tools.is_empty() || self.are_hidden
     }
 
     pub(super) fn find(&self, name: &str) -> Option<AdminTool> {
-        self.names.iter().find(|(ours, _)| ours == name).map(|(_, tool)| *tool)
+        let is_it = |its: &&ListedTool| {
+            its.name == name || !its.is_bare_name_taken && its.tool.name() == name
+        };
+        self.tools.iter().find(is_it).map(|its| its.tool)
     }
 
     /// The server has tools of these names: ours give way.
     pub(super) fn avoid<'a>(&mut self, theirs: impl Iterator<Item = &'a str>) {
+        if self.are_hidden {
+            return;
+        }
         let theirs: BTreeSet<&str> = theirs.collect();
-        for (ours, _) in &mut self.names {
-            while theirs.contains(ours.as_str()) {
-                ours.insert_str(0, PREFIX);
+        for its in &mut self.tools {
+            its.is_bare_name_taken = theirs.contains(its.tool.name());
+            while theirs.contains(its.name.as_str()) {
+                its.prefix = match its.prefix.as_str() {
+                    "" => AVOIDING.to_owned(),
+                    prefix => format!("{AVOIDING}_{prefix}"),
+                };
+                its.name = its.tool.prefixed(&its.prefix);
             }
         }
     }
@@ -244,7 +362,7 @@ impl Tools {
     /// Definitions for a `tools/list`, separated by commas.
     pub(super) fn definitions(&self) -> String {
         let all: Vec<String> =
-            self.names.iter().map(|(name, tool)| tool.definition(name).to_string()).collect();
+            self.tools.iter().map(|its| its.tool.definition(&its.name).to_string()).collect();
         all.join(",")
     }
 
@@ -261,7 +379,11 @@ impl Tools {
 
 /// The calls of `restart_server` that wait for a new instance.
 #[derive(Debug, Default)]
-pub(super) struct RestartCalls(pub(super) Vec<RestartCall>);
+pub(super) struct RestartCalls {
+    /// The name of the server.
+    server: String,
+    pub(super) waiting: Vec<RestartCall>,
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -276,9 +398,13 @@ pub(super) struct RestartCall {
 }
 
 impl RestartCalls {
+    pub(super) fn new(server: &str) -> Self {
+        Self { server: server.to_owned(), waiting: Vec::new() }
+    }
+
     /// When a call has waited long enough.
     pub(super) fn next_expiry(&self) -> Option<Time> {
-        self.0.first().map(|call| call.called_at + RESTART_ANSWER_MAX)
+        self.waiting.first().map(|call| call.called_at + RESTART_ANSWER_MAX)
     }
 
     /// This instance serves, and its tools are known: the results of the calls that waited for it.
@@ -289,9 +415,9 @@ impl RestartCalls {
         pid: u32,
         tools: Option<&NamedList>,
     ) -> Vec<(Id, ToolResult)> {
-        let done = self.0.extract_if(.., |call| call.newest < generation);
+        let done = self.waiting.extract_if(.., |call| call.newest < generation);
         done.map(|call| {
-            let said = success(&call, pid, now, tools);
+            let said = success(&self.server, &call, pid, now, tools);
             (call.id, said)
         })
         .collect()
@@ -304,33 +430,44 @@ impl RestartCalls {
         generation: Option<Generation>,
     ) -> Vec<(Id, ToolResult)> {
         let waits = |call: &mut RestartCall| generation.is_none_or(|failed| call.newest < failed);
-        let failed = self.0.extract_if(.., waits);
-        let text = format!("the server was not restarted: {why}");
-        failed.map(|call| failure(call, text.clone(), why)).collect()
+        let failed = self.waiting.extract_if(.., waits);
+        let text = format!("the server `{}` was not restarted: {why}", self.server);
+        failed.map(|call| failure(&self.server, call, text.clone(), why)).collect()
     }
 
     /// The results of the calls that have waited long enough.
     pub(super) fn expire(&mut self, now: Time) -> Vec<(Id, ToolResult)> {
-        let expired = self.0.extract_if(.., |call| call.called_at + RESTART_ANSWER_MAX <= now);
+        let expired =
+            self.waiting.extract_if(.., |call| call.called_at + RESTART_ANSWER_MAX <= now);
         let text = format!(
-            "no new instance is ready after {} s; it is still being tried: call server_status \
-             for how far it is, and server_logs for what the server says",
+            "no new instance of the server `{}` is ready after {} s; it is still being tried: call \
+             server_status for how far it is, and server_logs for what the server says",
+            self.server,
             RESTART_ANSWER_MAX.as_secs()
         );
-        expired.map(|call| failure(call, text.clone(), &text)).collect()
+        expired.map(|call| failure(&self.server, call, text.clone(), &text)).collect()
     }
 }
 
-fn failure(call: RestartCall, text: String, error: &str) -> (Id, ToolResult) {
-    let data = json!({"restarted": false, "old_pid": call.old_pid, "error": error});
+fn failure(server: &str, call: RestartCall, text: String, error: &str) -> (Id, ToolResult) {
+    let data =
+        json!({"server": server, "restarted": false, "old_pid": call.old_pid, "error": error});
     (call.id, ToolResult { text, data: Some(data), is_error: true })
 }
 
-fn success(call: &RestartCall, pid: u32, now: Time, tools: Option<&NamedList>) -> ToolResult {
+fn success(
+    server: &str,
+    call: &RestartCall,
+    pid: u32,
+    now: Time,
+    tools: Option<&NamedList>,
+) -> ToolResult {
     let seconds = (now.since(call.called_at).as_secs_f64() * 1e3).round() / 1e3;
     let changes = tools.zip(call.before.as_ref()).map(|(tools, b)| tools.changes_since(b));
     let old = call.old_pid.map_or_else(|| "none was running".to_owned(), |pid| pid.to_string());
-    let mut text = format!("restarted in {seconds} s: old pid {old}, new pid {pid}.");
+    let mut text = format!(
+        "the server `{server}` was restarted in {seconds} s: old pid {old}, new pid {pid}."
+    );
     let mut tools = json!({"count": tools.map(NamedList::len)});
     match changes {
         None if call.before.is_some() => text.push_str(" Its tools could not be listed."),
@@ -349,6 +486,7 @@ fn success(call: &RestartCall, pid: u32, now: Time, tools: Option<&NamedList>) -
         }
     }
     let data = json!({
+        "server": server,
         "restarted": true,
         "old_pid": call.old_pid,
         "new_pid": pid,
@@ -364,7 +502,7 @@ mod tests {
 
     #[test]
     fn our_tools_are_added_and_give_way() {
-        let mut tools = Tools::new(true);
+        let mut tools = tools(WhichTools::All, ToolNames::Bare);
         let whole =
             tools.added_to(br#"{"id":1,"result":{"tools":[{"name":"a"}] ,"x":1.50}}"#.to_vec());
         let text = String::from_utf8(whole.clone()).expect("text");
@@ -375,11 +513,74 @@ mod tests {
         tools.avoid(["server_logs", "other"].into_iter());
         assert_eq!(tools.find("server_logs"), None);
         assert_eq!(tools.find("afresh_server_logs"), Some(AdminTool::Logs));
-        tools.avoid(["afresh_server_logs"].into_iter());
+        tools.avoid(["server_logs", "afresh_server_logs"].into_iter());
         assert_eq!(tools.find("afresh_afresh_server_logs"), Some(AdminTool::Logs));
         tools.avoid(["afresh_server_status", "server_status"].into_iter());
         assert_eq!(tools.find("afresh_afresh_server_status"), Some(AdminTool::Status));
-        assert_eq!(Tools::new(false).definitions(), "");
+        assert_eq!(Tools::default().definitions(), "");
+    }
+
+    fn tools(which: WhichTools, names: ToolNames) -> Tools {
+        Tools::new(&AddedTools { which, names })
+    }
+
+    /// The names in the list.
+    fn listed(tools: &Tools) -> Vec<String> {
+        let whole = tools.added_to(br#"{"id":1,"result":{"tools":[]}}"#.to_vec());
+        let value: Value = serde_json::from_slice(&whole).expect("it is JSON");
+        let all = value["result"]["tools"].as_array().expect("a list").iter();
+        all.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+    }
+
+    #[test]
+    fn names_begin_with_that_of_the_server_and_bare_ones_are_called_too() {
+        let prefixed = |name: &str| ToolNames::Prefixed(name.to_owned());
+        let mut docs = tools(WhichTools::All, prefixed("my docs/ü"));
+        let names = ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
+        assert_eq!(listed(&docs), names.map(|name| format!("my_docs___{name}")));
+        for name in names {
+            assert!(docs.find(name).is_some() && docs.find(&format!("my_docs___{name}")).is_some());
+        }
+        // The server has such a tool, and then none any more.
+        docs.avoid(["server_logs", "my_docs___server_status"].into_iter());
+        assert_eq!(docs.find("server_logs"), None);
+        assert_eq!(docs.find("my_docs___server_logs"), Some(AdminTool::Logs));
+        assert_eq!(docs.find("my_docs___server_status"), None);
+        assert_eq!(docs.find("afresh_my_docs___server_status"), Some(AdminTool::Status));
+        docs.avoid(["other"].into_iter());
+        assert_eq!(docs.find("server_logs"), Some(AdminTool::Logs));
+        let one = tools(WhichTools::Restart, prefixed("docs"));
+        assert_eq!(listed(&one), ["docs_restart_server"]);
+        assert_eq!(
+            (one.find("restart_server"), one.find("server_logs")),
+            (Some(AdminTool::Restart), None)
+        );
+        assert!(tools(WhichTools::None, prefixed("docs")).is_empty());
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_different() {
+        let names =
+            |name: &str| listed(&tools(WhichTools::All, ToolNames::Prefixed(name.to_owned())));
+        let (one, other) = (names(&"x".repeat(70)), names(&format!("{}y", "x".repeat(70))));
+        for (one, other) in one.iter().zip(&other) {
+            assert_ne!(one, other);
+            assert!(one.len() == NAME_CHARS_MAX && other.len() == NAME_CHARS_MAX, "{one} {other}");
+        }
+        assert!(one[0].ends_with("_restart_server"), "{one:?}");
+        // The same in each version.
+        assert_eq!(one[0], "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_77f3c97d_restart_server");
+        let longest = "x".repeat(NAME_CHARS_MAX - "_restart_server".len());
+        assert_eq!(names(&longest)[0], format!("{longest}_restart_server"));
+    }
+
+    #[test]
+    fn reserved_names_are_called_and_not_listed() {
+        let mut hidden = tools(WhichTools::All, ToolNames::Reserved);
+        assert!(hidden.is_empty());
+        hidden.avoid(["afresh:restart_server"].into_iter());
+        assert_eq!(hidden.find("afresh:restart_server"), Some(AdminTool::Restart));
+        assert_eq!(hidden.find("restart_server"), None);
     }
 
     #[test]
@@ -400,7 +601,16 @@ mod tests {
             asked(AdminTool::Verify, r#"{"since_timestamp":1763196120.25}"#),
             Ok(AdminRequest::Verify { since: 1_763_196_120.25 })
         );
-        for bad in ["{}", r#"{"since_timestamp":"now"}"#] {
+        for same in [
+            r#""2025-11-15T08:42:00.250Z""#,
+            r#""2025-11-15T09:42:00.25+01:00""#,
+            r#""1763196120.25""#,
+        ] {
+            let text = format!(r#"{{"since_timestamp":{same}}}"#);
+            let since = AdminRequest::Verify { since: 1_763_196_120.25 };
+            assert_eq!(asked(AdminTool::Verify, &text), Ok(since), "{same}");
+        }
+        for bad in ["{}", r#"{"since_timestamp":"now"}"#, r#"{"since_timestamp":"NaN"}"#] {
             assert!(
                 asked(AdminTool::Verify, bad).is_err_and(|why| why.contains("since_timestamp"))
             );
@@ -421,7 +631,9 @@ mod restart_tests {
 
     fn calls(old_pid: Option<u32>) -> RestartCalls {
         let (id, called_at, newest) = (Id::new(b"1"), Time::ZERO, Generation(2));
-        RestartCalls(vec![RestartCall { id, called_at, newest, old_pid, before: None }])
+        let mut calls = RestartCalls::new("docs");
+        calls.waiting.push(RestartCall { id, called_at, newest, old_pid, before: None });
+        calls
     }
 
     #[test]
@@ -432,8 +644,9 @@ mod restart_tests {
         assert_eq!(calls.fail("it broke", Some(Generation(2))), []);
         assert_eq!(calls.expire(Time::ZERO), []);
         let done = calls.succeed(Time::ZERO, Generation(3), 11, None);
-        assert!(matches!(&done[..], [(_, said)] if said.text.contains("old pid 10, new pid 11")));
-        assert!(calls.0.is_empty());
+        let wanted = "the server `docs` was restarted in 0 s: old pid 10, new pid 11";
+        assert!(matches!(&done[..], [(_, said)] if said.text.starts_with(wanted)), "{done:?}");
+        assert!(calls.waiting.is_empty());
     }
 
     #[test]
@@ -444,6 +657,6 @@ mod restart_tests {
         );
         let mut calls = calls(None);
         let expired = calls.expire(Time::ZERO + RESTART_ANSWER_MAX);
-        assert!(matches!(&expired[..], [(_, said)] if said.is_error) && calls.0.is_empty());
+        assert!(matches!(&expired[..], [(_, said)] if said.is_error) && calls.waiting.is_empty());
     }
 }

@@ -18,12 +18,13 @@ mod server_instances;
 use std::time::Duration;
 
 use self::instance_table::Instances;
-use super::admin_tools::{AdminRequest, RestartCalls, ToolResult};
+use super::admin_tools::{AddedTools, AdminRequest, RestartCalls, ToolResult};
 use super::envelope::Id;
 use super::inflight::{ClientRequests, Flight, Location, RelayedIds};
 use super::lists::{Changes, Kind, ListWatch, NamedList};
 use super::replay::Memory;
 use super::responses::{self, Why};
+use super::restart_notice::RestartNotices;
 use super::wedge::{Calls, Effect as WedgeEffect, Input as WedgeInput, WedgeWatch};
 use crate::id::Generation;
 use crate::time::Time;
@@ -72,8 +73,8 @@ pub enum Input {
         read: Option<u64>,
         /// How it ended, with its last words.
         how: String,
-        /// A newer one was wanted in its place: calls of `restart_server` go on waiting.
-        superseded: bool,
+        /// Why it ended.
+        cause: EndCause,
     },
     /// The new instance that was asked for did not come up: why, with its last words.
     RestartFailed(String),
@@ -95,6 +96,18 @@ pub enum Input {
     Down(String),
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
+}
+
+/// Why an instance ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndCause {
+    /// A newer one was wanted in its place: calls of `restart_server` go on waiting.
+    Superseded,
+    /// By itself: it crashed, was killed, hung or grew too large. What it kept is lost.
+    ByItself,
+    /// It was to end, or never served.
+    #[default]
+    Other,
 }
 
 /// Something that must be done, in the order given.
@@ -168,6 +181,7 @@ pub struct Conversation {
     ids: RelayedIds,
     lists: ListWatch,
     restart_calls: RestartCalls,
+    notices: RestartNotices,
     wedge: WedgeWatch,
     /// Why no instance will come by itself.
     down: Option<String>,
@@ -180,10 +194,14 @@ pub struct Conversation {
 /// How a conversation is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// The name of the server, which the results of afresh's tools say.
+    pub server: String,
     /// How long a request waits for an instance.
     pub patience: Duration,
-    /// Whether tools of our own stand beside the server's.
-    pub tools: bool,
+    /// The tools of afresh beside the server's.
+    pub tools: AddedTools,
+    /// Whether results of tools say that the server was restarted and its state is lost.
+    pub tell_restarts: bool,
     /// A server that leaves a call unanswered and says nothing for this long is suspected to hang;
     /// `None` for never.
     pub wedge_timeout: Option<Duration>,
@@ -200,6 +218,8 @@ pub struct ConversationReport {
     pub tools: Option<usize>,
     /// How they changed with the last restart.
     pub last_changes: Option<Changes>,
+    /// Why the last restart failed, while older code serves.
+    pub failed_restart: Option<String>,
 }
 
 impl Conversation {
@@ -207,7 +227,9 @@ impl Conversation {
     pub fn new(settings: &Settings) -> Self {
         Self {
             requests: ClientRequests::new(settings.patience),
-            lists: ListWatch::new(settings.tools),
+            lists: ListWatch::new(&settings.tools),
+            restart_calls: RestartCalls::new(&settings.server),
+            notices: RestartNotices::new(settings.tell_restarts, &settings.server),
             wedge: WedgeWatch::new(settings.wedge_timeout),
             ..Self::default()
         }
@@ -225,19 +247,15 @@ impl Conversation {
             }
             Input::Started { generation, pid } => self.started(generation, pid),
             Input::Leaving(generation) => self.instances.leave(generation),
-            Input::Ended { generation, read, how, superseded } => {
+            Input::Ended { generation, read, how, cause } => {
                 let instance = self.instances.get(generation);
-                if !superseded && instance.is_some_and(|instance| !instance.has_served) {
-                    let why = format!("the new instance {how}");
-                    let failed = self.restart_calls.fail(&why, Some(generation));
-                    self.say(failed);
+                let has_failed = instance.is_some_and(|instance| !instance.has_served);
+                if cause != EndCause::Superseded && has_failed {
+                    self.restart_failed(&format!("the new instance {how}"), Some(generation));
                 }
-                self.ended(generation, read, &how);
+                self.ended(generation, read, &how, cause);
             }
-            Input::RestartFailed(why) => {
-                let failed = self.restart_calls.fail(&why, None);
-                self.say(failed);
-            }
+            Input::RestartFailed(why) => self.restart_failed(&why, None),
             Input::Worked { generation, time } => {
                 if self.instances.serving == Some(generation) {
                     self.judge(WedgeInput::CpuTime(time));
@@ -281,6 +299,7 @@ impl Conversation {
             waiting: self.requests.queue.len(),
             tools: self.lists.tools().map(NamedList::len),
             last_changes: self.lists.last_changes.clone(),
+            failed_restart: self.notices.failure().map(str::to_owned),
         }
     }
 
@@ -297,6 +316,15 @@ impl Conversation {
     /// How many requests of the client have no answer yet.
     pub fn owed(&self) -> usize {
         self.requests.all().filter(|flight| !flight.cancelled).count()
+    }
+
+    /// A new instance did not come up. Where no call waits for it, the next result of a tool says so.
+    fn restart_failed(&mut self, why: &str, generation: Option<Generation>) {
+        let failed = self.restart_calls.fail(why, generation);
+        if failed.is_empty() && self.instances.serving.is_some() {
+            self.notices.note_failure(why);
+        }
+        self.say(failed);
     }
 
     /// Answers what has waited long enough: all of it, where no moment is given.

@@ -358,6 +358,15 @@ pub fn splice(bytes: &[u8], part: Range<usize>, by: &[u8]) -> Vec<u8> {
     [&bytes[..part.start], by, &bytes[part.end..]].concat()
 }
 
+/// The line with more members at the beginning of the object at this path; as it was, where there is no such object.
+pub(crate) fn add_members(line: Vec<u8>, path: &[&str], added: &str) -> Vec<u8> {
+    let Some(object) = get(&line, path) else { return line };
+    let Some(members) = json::members(object) else { return line };
+    let start = json::place(&line, object).start;
+    let comma = if members.is_empty() { "" } else { "," };
+    splice(&line, start..start + 1, format!("{{{added}{comma}").as_bytes())
+}
+
 /// The bytes with parts replaced, all in one go. They do not overlap.
 pub(crate) fn edit(bytes: &[u8], mut edits: Vec<(Range<usize>, Vec<u8>)>) -> Vec<u8> {
     edits.sort_by_key(|(part, _)| part.start);

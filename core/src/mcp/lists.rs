@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
-use super::admin_tools::{AdminTool, Tools};
+use super::admin_tools::{AddedTools, AdminTool, Tools};
 use super::envelope::{self, Id, param};
 use super::inflight::Flight;
 use super::replay::Era;
@@ -78,7 +78,14 @@ impl Kind {
 /// A whole list: each entry's name, and a hash of the rest. Order does not matter, nor does the
 /// order of members: some servers keep neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NamedList(BTreeMap<String, u64>);
+pub(super) struct NamedList(BTreeMap<String, NamedEntry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedEntry {
+    hash: u64,
+    /// A tool that promises data for programs.
+    has_output_schema: bool,
+}
 
 impl NamedList {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -89,12 +96,18 @@ impl NamedList {
         self.0.len()
     }
 
+    /// Whether a tool is in the list, and promises no data for programs.
+    fn is_for_people(&self, tool: &str) -> bool {
+        self.0.get(tool).is_some_and(|entry| !entry.has_output_schema)
+    }
+
     /// What has to happen to the older list to become this one.
     pub(super) fn changes_since(&self, old: &Self) -> Changes {
         let missing_in = |there: &Self, here: &Self| -> Vec<String> {
             here.0.keys().filter(|name| !there.0.contains_key(*name)).cloned().collect()
         };
-        let differs = |name: &&String| old.0.get(*name).is_some_and(|hash| hash != &self.0[*name]);
+        let differs =
+            |name: &&String| old.0.get(*name).is_some_and(|entry| entry != &self.0[*name]);
         Changes {
             added: missing_in(old, self),
             removed: missing_in(self, old),
@@ -140,7 +153,9 @@ impl Pages {
             let Some(name) = value[name].as_str() else { continue };
             let mut hasher = DefaultHasher::new();
             value.hash(&mut hasher);
-            self.list.0.insert(name.to_owned(), hasher.finish());
+            let has_output_schema = !value["outputSchema"].is_null();
+            let entry = NamedEntry { hash: hasher.finish(), has_output_schema };
+            self.list.0.insert(name.to_owned(), entry);
         }
         self.count += 1;
         self.next = next_cursor(answer).map(<[u8]>::to_vec);
@@ -193,13 +208,19 @@ pub(super) enum PageAnswer {
 }
 
 impl ListWatch {
-    pub(super) fn new(has_tools: bool) -> Self {
-        Self { tools: Tools::new(has_tools), ..Self::default() }
+    pub(super) fn new(added: &AddedTools) -> Self {
+        Self { tools: Tools::new(added), ..Self::default() }
     }
 
     /// The tool of afresh that a `tools/call` of this raw name is for.
     pub(super) fn admin_tool(&self, name: Option<&[u8]>) -> Option<AdminTool> {
         self.tools.find(&name.and_then(json::read_text)?)
+    }
+
+    /// Whether the result of a `tools/call` of this raw name is known to be for people alone.
+    pub(super) fn is_for_people(&self, name: Option<&[u8]>) -> bool {
+        let name = name.and_then(json::read_text);
+        name.zip(self.tools()).is_some_and(|(name, tools)| tools.is_for_people(&name))
     }
 
     /// The tools of the server that the client knows.
@@ -213,7 +234,9 @@ impl ListWatch {
     pub(super) fn advertised(&self, line: Vec<u8>) -> Vec<u8> {
         let capabilities = ["result", "capabilities"];
         let line = match json::get(&line, &["result", "capabilities", "tools"]) {
-            None if !self.tools.is_empty() => add_member(line, &capabilities, r#""tools":{}"#),
+            None if !self.tools.is_empty() => {
+                envelope::add_members(line, &capabilities, r#""tools":{}"#)
+            }
             _ => line,
         };
         ["tools", "prompts", "resources"].into_iter().fold(line, |line, feature| {
@@ -221,7 +244,7 @@ impl ListWatch {
             let old = ["result", "capabilities", feature, "listChanged"];
             match json::get(&line, &old) {
                 Some(value) => envelope::splice(&line, json::place(&line, value), b"true"),
-                None => add_member(line, &path, r#""listChanged":true"#),
+                None => envelope::add_members(line, &path, r#""listChanged":true"#),
             }
         })
     }
@@ -398,15 +421,6 @@ impl ListWatch {
     }
 }
 
-/// The line with a member more in the object at this path; as it was, where there is no such object.
-fn add_member(line: Vec<u8>, path: &[&str], member: &str) -> Vec<u8> {
-    let Some(object) = json::get(&line, path) else { return line };
-    let Some(members) = json::members(object) else { return line };
-    let start = json::place(&line, object).start;
-    let comma = if members.is_empty() { "" } else { "," };
-    envelope::splice(&line, start..start + 1, format!("{{{member}{comma}").as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,7 +464,7 @@ mod comparison_tests {
     const LIST: &[u8] = br#"{"id":1,"result":{"tools":[{"name":"a"}]}}"#;
 
     fn known() -> ListWatch {
-        let mut lists = ListWatch::new(false);
+        let mut lists = ListWatch::new(&AddedTools::default());
         let (class, method) = (Class::Safe, "tools/list".to_owned());
         let flight = Flight::new(method, b"{}".to_vec(), class, Location::Local, Time::ZERO);
         assert_eq!(lists.listed(&flight, LIST.to_vec(), false, Era::Legacy), LIST);

@@ -12,7 +12,7 @@ use crate::limits::MESSAGE_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// The instance that had the request is gone: how, with its last words.
-    Restarted(String),
+    Ended(String),
     /// No instance came up in time, or none will: with what is known about it.
     Down(String),
     /// The queue is full.
@@ -32,15 +32,14 @@ impl Why {
     fn error(&self) -> (i32, &'static str, bool, String) {
         // The codes from -32099 to -32000 are the SDKs' own or reserved.
         match self {
-            Self::Restarted(how) => {
-                let mut text =
-                    "the server restarted while this ran; its outcome is unknown; call it \
-                                again if that is safe"
-                        .to_owned();
+            Self::Ended(how) => {
+                let mut text = "the server ended while this ran; its outcome is unknown; call it again if that \
+                                is safe"
+                    .to_owned();
                 if !how.is_empty() {
                     text.push_str(&format!("\nThe server {how}"));
                 }
-                (-32603, "server_restarted", true, text)
+                (-32603, "server_ended", true, text)
             }
             Self::Down(why) => {
                 let text = format!("nothing was done, the server is not running: {why}");
@@ -139,7 +138,7 @@ pub(crate) fn pong(id: &Id) -> Vec<u8> {
 
 /// Tells the client that a request of a server that is gone needs no answer any more.
 pub(crate) fn cancelled(request: &str) -> Vec<u8> {
-    cancelled_because(request, "the server restarted")
+    cancelled_because(request, "the server ended")
 }
 
 /// Tells either side that a request needs no answer any more.

@@ -33,7 +33,8 @@ pub enum Ending {
     RestartRequested,
     /// Any other code.
     Crash,
-    /// A signal that is a failure: SIGKILL, SIGSEGV and the like, or one that is not known.
+    /// A signal that is a failure: SIGKILL, SIGSEGV and the like, or one that is not known. For an MCP server also
+    /// SIGTERM and SIGINT.
     Killed,
     /// The user ended it: our stop, or SIGTERM or SIGINT from outside.
     StoppedByUser,
@@ -113,9 +114,14 @@ impl Exit {
             Self::Code(code) if code == policy.restart_code => Ending::RestartRequested,
             Self::Code(0) => Ending::Clean,
             Self::Code(_) => Ending::Crash,
-            Self::Signal(SIGTERM | SIGINT) => Ending::StoppedByUser,
+            Self::Signal(SIGTERM | SIGINT) if !policy.restart_on_term => Ending::StoppedByUser,
             Self::Signal(_) | Self::Unknown => Ending::Killed,
         }
+    }
+
+    /// Whether a signal ended it that programs are told to end by.
+    pub(super) const fn is_term(self) -> bool {
+        matches!(self, Self::Signal(SIGTERM | SIGINT))
     }
 
     /// The code that a shell would show for it.

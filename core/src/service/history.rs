@@ -3,6 +3,8 @@
 //! Driven by [`Service::handle`](super::Service::handle). Never decides whether the next one starts; that is
 //! `crash_backoff.rs`.
 
+use std::time::Duration;
+
 use super::exit::{Ending, Exit};
 use super::state::Effect;
 use crate::id::Generation;
@@ -53,6 +55,8 @@ impl Generations {
 pub struct ExitHistory {
     /// How the last current instance ended.
     pub last_exit: Option<Exit>,
+    /// How long it ran.
+    pub(super) last_uptime: Duration,
     /// What the end of the last instance of any role meant.
     pub last_ending: Option<Ending>,
     /// The last instance that ended by itself, as the current one; none after a stop.

@@ -40,7 +40,7 @@ pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Haste, InputContext, Instance, Process, Role, Want};
 use crate::audit::Actor;
 use crate::id::Generation;
-use crate::policy::Policy;
+use crate::policy::{Policy, Restart};
 use crate::stop_ladder::StopTimes;
 use crate::time::Time;
 
@@ -93,6 +93,14 @@ impl Service {
         let cx = &mut context;
         match input {
             Input::Start => self.start(now),
+            // The crashes are remembered: the next one is one too many, unless there was a stable run.
+            Input::TryOnce => {
+                let is_over = matches!(self.rest(), Some(Rest::Failed(_) | Rest::Finished(_)));
+                if is_over && !self.want.is_shutdown() {
+                    self.want = Want::Up;
+                    self.process = Process::waiting(now);
+                }
+            }
             Input::Stop => self.stop(cx, Want::Down),
             Input::Retire => self.stop(cx, Want::Gone),
             Input::Shutdown { within } => self.stop(cx, Want::Shutdown { within, is_alone: false }),
@@ -124,6 +132,14 @@ impl Service {
                 self.fail(cx, generation, Ending::HealthFailed(why));
             }
             Input::Replace(generation, reason) => self.replace(cx, generation, reason),
+            Input::Owing(generation) => {
+                let is_finished = self.process.rests_as() == Some(&Rest::Finished(Ending::Clean));
+                let is_it = is_finished && self.exits.last_ended == Some(generation);
+                if is_it && !self.want.is_shutdown() && self.policy.restart != Restart::Never {
+                    self.want = Want::Up;
+                    self.after_failure(cx, self.exits.last_uptime, Ending::Crash);
+                }
+            }
             Input::DiedOfProbe(generation) => self.died_of_probe(now, generation),
             Input::RenewSpare => self.side.drop_spare(cx),
             Input::Wakeup => {}

@@ -12,7 +12,7 @@ use super::exit::{Ending, Exit, SpawnFailure};
 use super::state::{Effect, Goal, InputContext, Process, Rest, Want};
 use crate::audit::Actor;
 use crate::id::Generation;
-use crate::limits::SPAWN_RETRY_MIN;
+use crate::limits::{SPAWN_RETRY_MIN, TERM_RESTART_WAIT};
 use crate::policy::Restart;
 
 impl Service {
@@ -39,7 +39,7 @@ impl Service {
             // Where it is still starting, its guardian was killed before it could report.
             _ => None,
         };
-        self.exits.last_exit = Some(exit);
+        (self.exits.last_exit, self.exits.last_uptime) = (Some(exit), uptime);
         let is_quiet_stop = goal == Some(Goal::Quietly);
         let ending = match goal {
             None if died_of_probe && self.exits.forgives_probe() => Ending::DiedOfProbe,
@@ -118,7 +118,12 @@ impl Service {
     }
 
     /// An end that counts as a crash: wait and try again, or give up.
-    fn after_failure(&mut self, cx: &mut InputContext, uptime: Duration, ending: Ending) {
+    pub(super) fn after_failure(
+        &mut self,
+        cx: &mut InputContext,
+        uptime: Duration,
+        ending: Ending,
+    ) {
         if self.policy.restart == Restart::Never {
             return self.rest_as(cx, Rest::Finished(ending));
         }
@@ -126,6 +131,10 @@ impl Service {
             CrashVerdict::Retry { delay, loop_begins } => {
                 let is_unspawned = matches!(ending, Ending::SpawnFailed(_));
                 let delay = if is_unspawned { delay.max(SPAWN_RETRY_MIN) } else { delay };
+                // Whoever ends all of a client's processes reaches afresh a moment later.
+                let is_term =
+                    ending == Ending::Killed && self.exits.last_exit.is_some_and(Exit::is_term);
+                let delay = if is_term { delay.max(TERM_RESTART_WAIT) } else { delay };
                 if loop_begins {
                     cx.tell(Event::CrashLoop {
                         crashes: self.policy.crash_loop_count,

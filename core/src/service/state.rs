@@ -16,6 +16,8 @@ use crate::time::Time;
 pub enum Input {
     /// The user wants it up; from `Failed` this begins afresh.
     Start,
+    /// A client wants it, and it was given up: one more instance, which is given up at once where it ends, too.
+    TryOnce,
     /// The user wants it down.
     Stop,
     /// The configuration does not have it any more.
@@ -67,6 +69,9 @@ pub enum Input {
     /// The instance is spoiled, by no fault of its own: replace it, for this reason. This is neither a requested restart
     /// nor a crash.
     Replace(Generation, String),
+    /// The instance, which has ended by itself and cleanly, owed answers: its end is a crash. That is known only when all
+    /// of its output was read.
+    Owing(Generation),
     /// The end of this instance, told before or after this, is a client's doing and no crash.
     DiedOfProbe(Generation),
     /// The code has changed: a spare has to be of the new one.
@@ -226,6 +231,14 @@ pub(super) enum Process {
 }
 
 impl Process {
+    /// Why it rests, or will when the other instances are gone.
+    pub(super) fn rests_as(&self) -> Option<&Rest> {
+        match self {
+            Self::Down(rest) | Self::Closing { rest, .. } => Some(rest),
+            _ => None,
+        }
+    }
+
     /// Waits for a start at this moment that was not requested.
     pub(super) const fn waiting(spawn_at: Time) -> Self {
         Self::Waiting { spawn_at, requested: false }

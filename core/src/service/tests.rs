@@ -593,3 +593,70 @@ fn one_that_is_not_needed_does_not_end_with_afresh() {
         assert_eq!(bench.does(Input::Start), []);
     }
 }
+
+#[test]
+fn a_server_that_was_given_up_is_tried_once_at_a_time() {
+    let mut bench = Bench::running(Policy { max_restarts: 2, ..exact() });
+    for _ in 0..2 {
+        bench.exit(Exit::Code(1));
+        assert_eq!(bench.after(10_000, Input::Wakeup), [bench.spawn()]);
+        bench.spawned();
+    }
+    bench.exit(Exit::Code(1));
+    assert!(bench.failed());
+    for _ in 0..3 {
+        assert_eq!(bench.after(60_000, Input::TryOnce), [bench.spawn()]);
+        bench.spawned();
+        assert_eq!(bench.does(Input::TryOnce), [], "it runs");
+        assert_eq!(bench.exit(Exit::Code(1)), []);
+        assert!(bench.failed() && bench.wait_ms().is_none());
+    }
+    // One that stays is as good as any.
+    assert_eq!(bench.does(Input::TryOnce), [bench.spawn()]);
+    bench.spawned();
+    bench.after(61_000, Input::Wakeup);
+    bench.exit(Exit::Code(1));
+    assert_eq!(bench.wait_ms(), Some(1_000));
+    bench.does(Input::Stop);
+    assert_eq!(bench.does(Input::TryOnce), [], "the user has stopped it");
+}
+
+#[test]
+fn a_signal_from_outside_is_a_crash_of_a_server_with_clients() {
+    let talker = || Policy { restart_on_term: true, first_at_once: true, ..exact() };
+    for signal in [15, 2] {
+        let mut bench = Bench::running(talker());
+        assert_eq!(bench.exit(Exit::Signal(signal)), []);
+        // Long enough for whoever ends afresh, too.
+        assert_eq!(bench.wait_ms(), Some(100));
+        assert_eq!(bench.after(100, Input::Wakeup), [bench.spawn()]);
+        let mut bench = Bench::running(talker());
+        bench.exit(Exit::Signal(signal));
+        assert_eq!(bench.after(99, Input::Shutdown { within: None }), []);
+        assert_eq!((bench.wait_ms(), bench.service.rest()), (None, Some(&Rest::Stopped)));
+    }
+    let mut bench = Bench::running(talker());
+    bench.exit(Exit::Signal(9));
+    assert_eq!(bench.spawn(), Effect::Spawn(Generation(2)), "at once");
+}
+
+#[test]
+fn a_clean_exit_that_owes_answers_is_a_crash() {
+    let first = Generation(1);
+    let mut bench = Bench::running(exact());
+    bench.exit(Exit::Code(0));
+    assert_eq!(bench.service.rest(), Some(&Rest::Finished(Ending::Clean)));
+    assert_eq!(bench.does(Input::Owing(Generation(7))), [], "another one");
+    assert_eq!(bench.does(Input::Owing(first)), []);
+    assert_eq!(bench.wait_ms(), Some(1_000));
+    assert_eq!(bench.after(1_000, Input::Wakeup), [bench.spawn()]);
+    // Where it ended otherwise, nothing changes.
+    for policy in [Policy { restart: Restart::Never, ..exact() }, exact()] {
+        let is_never = policy.restart == Restart::Never;
+        let mut bench = Bench::running(policy);
+        bench.exit(if is_never { Exit::Code(0) } else { Exit::Signal(15) });
+        let rest = bench.service.rest().cloned();
+        assert_eq!(bench.does(Input::Owing(first)), []);
+        assert_eq!(bench.service.rest().cloned(), rest);
+    }
+}

@@ -75,7 +75,7 @@ pub(crate) enum Page {
 }
 
 /// Few, so that servers have the same ones, and some that look like those of others or of our own.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "get",
     "set",
     "a__get",
@@ -87,6 +87,7 @@ const NAMES: [&str; 24] = [
     "restart_server",
     "afresh_server_status",
     "server_logs",
+    "afresh:server_logs",
     "get*",
     "*",
     " ",

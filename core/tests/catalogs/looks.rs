@@ -27,6 +27,8 @@ fn is_allowed(backend: &Backend, kind: Kind, own: &str) -> bool {
     kind != Kind::Tools
         || backend.allow.as_ref().is_none_or(|allow| fits_any(allow, own))
             && !fits_any(&backend.deny, own)
+            // By these names the gateway calls what stands in front of a program.
+            && !own.starts_with("afresh:")
 }
 
 fn without(mut entry: Value, key: &str) -> Value {

@@ -109,6 +109,7 @@ fn stdio() -> Transport {
         spare: false,
         watch: Vec::new(),
         watch_debounce: Duration::ZERO,
+        tell_restarts: true,
     }))
 }
 
@@ -193,6 +194,7 @@ impl World {
             is_single: false,
             expose: if random.one_in(4) { Expose::Search } else { Expose::All },
             admin_tools: random.one_in(2),
+            start_wait: afresh_core::limits::GATEWAY_START_WAIT,
             is_traced: false,
         };
         Self {
@@ -335,9 +337,6 @@ impl World {
     fn answer(&mut self, link: LinkId, kind: Kind, id: &str) {
         let Some(its) = self.links.get_mut(&link) else { return };
         let reading = its.reading.get_mut(&kind).expect("it was asked for");
-        let is_stdio = self.backends.iter().any(|backend| {
-            backend.name == its.server && matches!(backend.transport, Transport::Stdio(_))
-        });
         let pages = &self.scripts[&its.server].lists[&kind];
         // It may have been another list when it began.
         let page = pages.get(reading.at).cloned().unwrap_or(Page::Entries(Vec::new()));
@@ -348,9 +347,6 @@ impl World {
             Page::Other(text) => (*text).to_owned().into_bytes(),
             Page::Entries(entries) => {
                 let mut entries = entries.clone();
-                if is_last && is_stdio && kind == Kind::Tools && self.settings.admin_tools {
-                    add_admin(&reading.entries, &mut entries);
-                }
                 self.count.entries += entries.len();
                 let raws: Vec<Vec<u8>> = entries.iter().map(|entry| entry.raw.clone()).collect();
                 reading.entries.append(&mut entries);
@@ -480,20 +476,5 @@ impl World {
         let id = self.ask(client, method, params);
         let answer = self.answers.remove(&id);
         answer.unwrap_or_else(|| panic!("seed {}: no answer to {method}", self.seed))
-    }
-}
-
-/// A conversation adds its own tools, under names that its server does not have.
-fn add_admin(before: &[Listed], entries: &mut Vec<Listed>) {
-    let names: BTreeSet<String> =
-        before.iter().chain(entries.iter()).filter_map(|entry| entry.own.clone()).collect();
-    for admin in ADMIN {
-        let mut name = admin.to_owned();
-        while names.contains(&name) {
-            name.insert_str(0, "afresh_");
-        }
-        let raw = json!({"name": name}).to_string().into_bytes();
-        // It is none of the server's.
-        entries.push(Listed { raw, own: None });
     }
 }

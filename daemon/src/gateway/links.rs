@@ -13,7 +13,7 @@ use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, REMOTE_WORDS_MAX};
 use afresh_core::mcp::envelope::{Id, Message, look};
-use afresh_core::mcp::{Conversation, Settings};
+use afresh_core::mcp::{AddedTools, Conversation, Settings, ToolNames, WhichTools};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input as ServiceInput, Service, State};
 use tokio::sync::mpsc;
@@ -150,9 +150,12 @@ impl Links {
         let definition = Definition::talker(&name, command, variables, policy, memory_bytes_max);
         self.count += 1;
         let service = supervise.add(definition, seed().wrapping_add(self.count));
+        let which = if self.admin_tools { WhichTools::All } else { WhichTools::None };
         let settings = Settings {
+            server: name.clone(),
             patience: QUEUE_WAIT,
-            tools: self.admin_tools,
+            tools: AddedTools { which, names: ToolNames::Reserved },
+            tell_restarts: stdio.tell_restarts,
             wedge_timeout: stdio.health.wedge_timeout,
         };
         let trace = self.trace.as_ref().map(|trace| trace.of(&name));

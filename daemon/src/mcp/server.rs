@@ -14,7 +14,7 @@ use afresh_core::limits::{
     RETRY_WHEN_WANTED,
 };
 use afresh_core::mcp::envelope::Id;
-use afresh_core::mcp::{AdminRequest, Changes, Effect, Input, Kind, hint_of};
+use afresh_core::mcp::{AdminRequest, Changes, Effect, EndCause, Input, Kind, hint_of};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
 use afresh_core::time::Stamp;
 use tokio::time::Instant;
@@ -303,7 +303,7 @@ impl Driver for ServerDriver<'_> {
                 let due = self.server.last_wanted.is_none_or(|at| at.elapsed() > RETRY_WHEN_WANTED);
                 if due && self.has_run() {
                     self.server.last_wanted = Some(Instant::now());
-                    self.tell_service(ServiceInput::Start).await;
+                    self.tell_service(ServiceInput::TryOnce).await;
                 }
             }
             Effect::Divert { generation, line } => {
@@ -399,11 +399,15 @@ impl ServerDriver<'_> {
 
     /// The process of an instance has ended: the pipes hand its end on after its last output.
     async fn ended(&mut self, generation: Generation, how: String) {
-        let superseded = self
-            .machine()
-            .is_some_and(|service| service.exits().last_ending == Some(Ending::Replaced));
+        let ending = self.machine().and_then(|service| service.exits().last_ending.as_ref());
+        let cause = match ending {
+            Some(Ending::Replaced) => EndCause::Superseded,
+            Some(Ending::Clean) => EndCause::ByItself,
+            Some(ending) if ending.is_crash() => EndCause::ByItself,
+            _ => EndCause::Other,
+        };
         let how = self.server.instances.condemned.remove(&generation).unwrap_or(how);
-        let end = InstanceEnd { how: self.with_last_lines(generation, &how), superseded };
+        let end = InstanceEnd { how: self.with_last_lines(generation, &how), cause };
         if let Some(end) = self.server.lane.wires.process_ended(generation, end) {
             // It had no pipes.
             self.gone(generation, None, end).await;
@@ -417,9 +421,13 @@ impl ServerDriver<'_> {
         read: Option<u64>,
         end: InstanceEnd,
     ) {
-        let InstanceEnd { how, superseded } = end;
+        let InstanceEnd { how, cause } = end;
         self.server.instances.settle(generation);
-        self.input(Input::Ended { generation, read, how, superseded }).await;
+        let is_owing = self.server.lane.conversation.report().owed > 0 && !self.server.leaving;
+        self.input(Input::Ended { generation, read, how, cause }).await;
+        if is_owing {
+            self.tell_service(ServiceInput::Owing(generation)).await;
+        }
         if let Some(why) = self.failure() {
             self.input(Input::Down(why)).await;
         }

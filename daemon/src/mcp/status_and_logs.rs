@@ -18,7 +18,9 @@ impl ServerDriver<'_> {
     pub(super) fn verify_restart(&self, since: f64) -> ToolResult {
         let marker = self.own_marker();
         let pid = self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.pid);
-        let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
+        let mut verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
+        let name = self.supervise.services.name(self.server.service);
+        verification.data["server"] = name.as_str().into();
         self.supervise.recorder.record(Record {
             level: Level::Info,
             logger: "afresh.mcp".to_owned(),
@@ -28,7 +30,7 @@ impl ServerDriver<'_> {
             },
             event_type: EventType::ServerRestartVerified,
             props: vec![
-                ("service", self.supervise.services.name(self.server.service).into()),
+                ("service", name.into()),
                 ("since_timestamp", since.into()),
                 ("result", verification.data.clone()),
             ],
@@ -67,6 +69,7 @@ impl ServerDriver<'_> {
         let mut data = serde_json::to_value(&status).unwrap_or_default();
         data["requests_in_flight"] = report.owed.into();
         data["requests_waiting"] = report.waiting.into();
+        data["failed_restart"] = report.failed_restart.into();
         data["tools"] = report.tools.into();
         data["last_restart_tools"] = report.last_changes.as_ref().map_or(Value::Null, |changes| {
             json!({"added": changes.added, "removed": changes.removed, "changed": changes.changed})
@@ -88,11 +91,16 @@ impl ServerDriver<'_> {
             let text = redact_text(&line.text);
             format!("{} [instance {}] {text}", line.time, line.generation)
         };
+        let server = self.supervise.services.name(self.server.service);
         let text = match found.len() {
-            0 if filter.is_some() => "no line on stderr has that in it".to_owned(),
-            0 => "the server has written nothing to stderr".to_owned(),
-            _ => found.iter().map(shown).collect::<Vec<_>>().join("\n"),
+            0 if filter.is_some() => format!("no line on stderr of `{server}` has that in it"),
+            0 => format!("the server `{server}` has written nothing to stderr"),
+            _ => {
+                let lines: Vec<String> = found.iter().map(shown).collect();
+                format!("stderr of `{server}`:\n{}", lines.join("\n"))
+            }
         };
-        ToolResult { text, data: Some(json!({"lines": found.len()})), is_error: false }
+        let data = json!({"server": server, "lines": found.len()});
+        ToolResult { text, data: Some(data), is_error: false }
     }
 }

@@ -98,7 +98,7 @@ def pids(whole):
     return re.findall(r"saw pid=(\d+)", whole)
 
 
-NOTES, OWN, RESTART = ("notes", "look"), ("own", "look"), ("notes", "restart_server")
+NOTES, OWN, RESTART = ("notes", "look"), ("own", "look"), ("notes", "notes_restart_server")
 
 
 def looked(place):

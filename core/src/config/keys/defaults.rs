@@ -69,6 +69,9 @@ keys! {
     /// neither answers nor works, it is restarted. 0 never asks.
     WEDGE_TIMEOUT: Setting<Option<Duration>> = key("wedge_timeout", Kind::Duration).mcp()
         .default("5m");
+    /// Whether the first result of a tool after a crash of its MCP server says that the server was restarted and that
+    /// what it kept in memory is lost.
+    TELL_RESTARTS: Setting<bool> = key("tell_restarts", Kind::Bool).mcp().default("true");
     /// A service whose processes hold more memory than this together is restarted; 0B is any amount.
     MAX_RSS: Setting<Option<u64>> = key("max_rss", Kind::Size(0..=1 << 50)).default("0B");
     /// How long watched files must be quiet before a change of theirs restarts the server.

@@ -19,6 +19,9 @@ keys! {
     EXPOSE: Setting<Expose> = key("expose", word::<Expose>()).example(r#""search""#).default("all");
     /// Whether afresh's own tools stand beside those of the servers.
     TOOLS: Setting<bool> = key("tools", Kind::Bool).example("false").default("true");
+    /// How long the first lists of a client wait for servers that are still starting. Then they are answered with what is
+    /// there, and the client is told when more comes.
+    START_WAIT: Setting<Duration> = key("start_wait", Kind::Duration).example(r#""10s""#).default("4s");
     /// Where it listens for clients over HTTP.
     HTTP: Key<SocketAddr> = key("http", Kind::Socket).example(r#""127.0.0.1:8808""#).or("stdio");
     /// The hosts that a request over HTTP may be for, beside those of this machine.

@@ -70,6 +70,7 @@ impl Config {
             servers: wanted.filter_map(make).collect(),
             expose: gateway::EXPOSE.get(&own),
             admin_tools: gateway::TOOLS.get(&own),
+            start_wait: gateway::START_WAIT.get(&own),
             front: FrontSettings {
                 tokens: make_tokens(&self.tables, outside, &mut errors),
                 ..front(own)

@@ -12,7 +12,7 @@ use crate::gateway::backend::Expose;
 use crate::gateway::exposed_names;
 use crate::gateway::pins::{Section, listed};
 use crate::mcp::envelope::param;
-use crate::mcp::{AdminTool, Kind, ToolResult, definition, json as raw};
+use crate::mcp::{AdminTool, Kind, ToolResult, definition, json as raw, since_schema};
 use crate::service::State;
 use crate::time::Time;
 use crate::trust::untrusted_note;
@@ -178,8 +178,7 @@ fn admin_definition(tool: AdminTool, servers: &[&str]) -> Value {
             (description, &["server"])
         }
         AdminTool::Verify => {
-            properties["since_timestamp"] =
-                json!({"type": "number", "description": "Unix time in seconds."});
+            properties["since_timestamp"] = since_schema("usually the time before restart_server");
             let description = "Check that an MCP server behind this gateway has been restarted since a given time.";
             (description, &["server", "since_timestamp"])
         }

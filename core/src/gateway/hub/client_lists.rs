@@ -94,8 +94,21 @@ impl<'a> ClientView<'a> {
         read.map_or_else(|| server.known(kind), Vec::as_slice)
     }
 
+    /// The names of servers that are still starting, or whose lists are being read.
+    pub(super) fn starting(self) -> Vec<&'a str> {
+        let is_starting = |slot: &usize| {
+            self.link(*slot).is_some_and(|link| link.settles_at(Duration::ZERO).is_some())
+        };
+        self.slots().filter(is_starting).map(|slot| self.backends.slots[slot].name()).collect()
+    }
+
     /// All entries of a kind that it may use, in the order of the servers; each name once.
     pub(super) fn usable(self, kind: Kind) -> Vec<&'a CatalogEntry> {
+        self.usable_of_servers(kind).into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    /// The same, each with the name of its server.
+    pub(super) fn usable_of_servers(self, kind: Kind) -> Vec<(&'a str, &'a CatalogEntry)> {
         let (mut all, mut names) = (Vec::new(), BTreeSet::new());
         for slot in self.slots_with(kind) {
             for entry in self.entries(slot, kind) {
@@ -103,7 +116,7 @@ impl<'a> ClientView<'a> {
                 let is_allowed = kind != Kind::Tools
                     || self.session.access.has_tool(name) && !self.backends.reserves(name);
                 if is_allowed && self.names.is_reachable(slot, kind, entry) && names.insert(name) {
-                    all.push(entry);
+                    all.push((self.backends.slots[slot].name(), entry));
                 }
             }
         }

@@ -378,8 +378,7 @@ impl Directory {
     pub(super) fn add_page(&mut self, id: LinkId, kind: Kind, page: Response<'_>) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         let backend = &self.backends.slots[link.slot].backend;
-        let is_injected = self.backends.settings.admin_tools && backend.is_stdio();
-        match link.lists.add_page(backend, kind, page, is_injected) {
+        match link.lists.add_page(backend, kind, page) {
             None => {}
             Some(PageOutcome::Next(cursor)) => {
                 link.request_page(kind, Some(&cursor), &mut self.out);

@@ -12,9 +12,7 @@ use super::link::has_id;
 use super::outgoing::{ClientRequest, Purpose, own_id};
 use super::sessions::{LEVELS, level_in};
 use crate::gateway::{ClientId, Effect, LinkId};
-use crate::limits::{
-    CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT,
-};
+use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, GATEWAY_HELLO_WAIT};
 use crate::mcp::envelope::{Id, Message, Params, edit, look, param};
 use crate::mcp::replay::listener_params;
 use crate::mcp::{AdminTool, Kind, ToolResult, json as raw, responses};
@@ -107,12 +105,13 @@ impl Hub {
             let why = "method not found: this version of the protocol does not have it";
             return self.directory.out.answer_error(client, id, -32601, why);
         }
+        let hello_wait = GATEWAY_HELLO_WAIT.min(self.directory.backends.settings.start_wait);
         match method {
             "initialize" => {
                 session.initialize(request.line);
-                self.answer_when_settled(&request, GATEWAY_HELLO_WAIT, is_late);
+                self.answer_when_settled(&request, hello_wait, is_late);
             }
-            "server/discover" => self.answer_when_settled(&request, GATEWAY_HELLO_WAIT, is_late),
+            "server/discover" => self.answer_when_settled(&request, hello_wait, is_late),
             "ping" => self.directory.out.answer(client, id, responses::pong(id)),
             "logging/setLevel" => self.set_log_level(&request),
             "tools/call" => self.call_tool(request),
@@ -121,7 +120,8 @@ impl Hub {
             }
             "subscriptions/listen" => self.listen(&request),
             _ if Kind::of_method(method).is_some() => {
-                self.answer_when_settled(&request, GATEWAY_START_WAIT, is_late);
+                let wait = self.directory.backends.settings.start_wait;
+                self.answer_when_settled(&request, wait, is_late);
             }
             _ => self.route(request),
         }
@@ -243,9 +243,7 @@ impl Hub {
             Ok(link) => link,
             Err(result) => return self.directory.answer_tool(client, id, &result),
         };
-        let its = self.directory.backends.links.get(link);
-        let name = its.map_or(tool.name(), |its| its.lists.injected_name(tool)).to_owned();
-        let part = request.params.name.clone().map(|part| (part, name));
+        let part = request.params.name.clone().map(|part| (part, tool.reserved_name()));
         self.send(link, request.with(part), None);
         if tool != AdminTool::Restart {
             return;

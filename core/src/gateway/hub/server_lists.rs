@@ -12,7 +12,7 @@ use crate::limits::{
     CATALOG_BYTES_MAX, CATALOG_ENTRIES_MAX, CATALOG_PAGES_MAX, PIN_LIST_BYTES_MAX,
     READINGS_IN_A_ROW_MAX, READINGS_PAUSE,
 };
-use crate::mcp::{AdminTool, Kind, next_cursor};
+use crate::mcp::{Kind, next_cursor};
 use crate::time::Time;
 
 /// The lists of a server.
@@ -23,8 +23,6 @@ pub(super) struct ServerLists {
     /// Lists that are being read.
     pub(super) readings: BTreeMap<Kind, Reading>,
     paces: BTreeMap<Kind, Pace>,
-    /// The names under which the server's conversation has our tools.
-    injected: BTreeMap<AdminTool, String>,
 }
 
 /// What follows a page.
@@ -132,14 +130,12 @@ impl ServerLists {
         .collect()
     }
 
-    /// Adds a page of a list that is being read. Where our tools are injected into the list, these are taken out
-    /// of its last page.
+    /// Adds a page of a list that is being read.
     pub(super) fn add_page(
         &mut self,
         backend: &Backend,
         kind: Kind,
         Response { line, is_error }: Response<'_>,
-        is_injected: bool,
     ) -> Option<PageOutcome> {
         let reading = self.readings.get_mut(&kind)?;
         let page = catalog::read(backend, kind, line).filter(|_| !is_error);
@@ -148,10 +144,7 @@ impl ServerLists {
         if backend.pin != Pin::Off && Section::of(kind).is_some() {
             page.entries.iter().for_each(|entry| reading.add_item(kind, entry));
         }
-        page.entries.retain(|entry| {
-            catalog::is_allowed(backend, kind, &entry.own)
-                || AdminTool::of_injected(&entry.own).is_some()
-        });
+        page.entries.retain(|entry| catalog::is_allowed(backend, kind, &entry.own));
         reading.add(page);
         let next = next_cursor(line).filter(|_| !has_failed);
         // With a cursor that there was before, all would come again, and again.
@@ -170,35 +163,9 @@ impl ServerLists {
         if has_failed {
             return Some(PageOutcome::End { list: None, has_changed });
         }
-        // Ours stand at the end of the last page.
-        if kind == Kind::Tools && next.is_none() && is_injected {
-            for name in self.take_injected(&mut reading.entries) {
-                reading.items.remove(&name);
-            }
-        }
-        reading.entries.retain(|entry| catalog::is_allowed(backend, kind, &entry.own));
         reading.is_cut |= reading.entries.len() > CATALOG_ENTRIES_MAX;
         reading.entries.truncate(CATALOG_ENTRIES_MAX);
         Some(PageOutcome::End { list: Some(reading), has_changed })
-    }
-
-    /// The tools that a conversation has added to its server's are not the server's. Returns their names.
-    fn take_injected(&mut self, entries: &mut Vec<CatalogEntry>) -> Vec<String> {
-        let mut names = Vec::new();
-        for tool in AdminTool::ALL {
-            let is_it = |entry: &CatalogEntry| AdminTool::of_injected(&entry.own) == Some(tool);
-            if let Some(at) = entries.iter().rposition(is_it) {
-                let name = entries.remove(at).own;
-                names.push(name.clone());
-                self.injected.insert(tool, name);
-            }
-        }
-        names
-    }
-
-    /// The name under which the server's conversation has one of our tools.
-    pub(super) fn injected_name(&self, tool: AdminTool) -> &str {
-        self.injected.get(&tool).map_or(tool.name(), String::as_str)
     }
 }
 
@@ -213,10 +180,7 @@ impl Reading {
                 continue;
             }
             let bytes = self.bytes + entry.json.len();
-            // Ours do not count; they stand at the end.
-            if self.entries.len() >= CATALOG_ENTRIES_MAX + AdminTool::ALL.len()
-                || bytes > CATALOG_BYTES_MAX
-            {
+            if self.entries.len() >= CATALOG_ENTRIES_MAX || bytes > CATALOG_BYTES_MAX {
                 self.is_cut = true;
                 return;
             }
@@ -296,11 +260,11 @@ mod tests {
     use super::*;
 
     fn page(lists: &mut ServerLists, line: &[u8]) -> Option<PageOutcome> {
-        lists.add_page(&backend("a"), Kind::Tools, Response { line, is_error: false }, true)
+        lists.add_page(&backend("a"), Kind::Tools, Response { line, is_error: false })
     }
 
     #[test]
-    fn a_list_ends_with_its_last_page_without_our_tools() {
+    fn a_list_ends_with_its_last_page() {
         let mut lists = ServerLists::default();
         assert!(lists.start(Kind::Tools, Time::ZERO) && !lists.readings.is_empty());
         let first = br#"{"result":{"tools":[{"name":"get"}],"nextCursor":"x"}}"#;
@@ -309,15 +273,13 @@ mod tests {
         );
         // It changes meanwhile.
         assert!(!lists.start(Kind::Tools, Time::ZERO));
-        let last = br#"{"result":{"tools":[{"name":"set"},{"name":"afresh_server_logs"}]}}"#;
+        let last = br#"{"result":{"tools":[{"name":"set"}]}}"#;
         let Some(PageOutcome::End { list: Some(list), has_changed: true }) = page(&mut lists, last)
         else {
             panic!("the list has ended, and has changed")
         };
         let names: Vec<String> = list.entries.into_iter().map(|entry| entry.own).collect();
         assert_eq!(names, ["get", "set"]);
-        assert_eq!(lists.injected_name(AdminTool::Logs), "afresh_server_logs");
-        assert_eq!(lists.injected_name(AdminTool::Status), "server_status");
         assert!(lists.readings.is_empty() && page(&mut lists, last).is_none());
     }
 

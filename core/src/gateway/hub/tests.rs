@@ -26,6 +26,7 @@ use super::super::spans::Span;
 use super::super::{ClientId, Effect, Input, LinkId, PinReport};
 use super::{Hub, Settings};
 use crate::definition::HealthSettings;
+use crate::limits::GATEWAY_START_WAIT;
 use crate::policy::Policy;
 use crate::service::State;
 use crate::time::Time;
@@ -58,6 +59,7 @@ fn program() -> StdioServer {
         spare: false,
         watch: Vec::new(),
         watch_debounce: Duration::ZERO,
+        tell_restarts: true,
     }
 }
 
@@ -294,6 +296,7 @@ pub(super) fn settings() -> Settings {
         is_single: false,
         expose: Expose::All,
         admin_tools: false,
+        start_wait: GATEWAY_START_WAIT,
         is_traced: false,
     }
 }
@@ -662,14 +665,17 @@ fn our_own_tools_are_for_those_who_may() {
     let mut world = World::new(admin, &[(stdio, &["get", "restart_server"])]);
     world.legacy(1);
     let list = world.ask(1, "tools/list", json!({}));
-    // The conversation's own tools come last in its list, and are not the server's.
+    // One that the server has under the same name is another one.
     let ours = ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
-    assert_eq!(names(&list), [&["a__get"][..], &ours[..]].concat());
+    assert_eq!(names(&list), [&["a__get", "a__restart_server"][..], &ours[..]].concat());
     let restart = json!({"name": "restart_server", "arguments": {"server": "a"}});
-    assert_eq!(text(&world.ask(1, "tools/call", restart.clone())), "a did restart_server");
+    assert_eq!(text(&world.ask(1, "tools/call", restart.clone())), "a did afresh:restart_server");
+    assert_eq!(text(&world.call(1, "a__restart_server")), "a did restart_server");
+    // The name by which the gateway calls it is for none else.
+    assert_eq!(world.call(1, "a__afresh:restart_server")["error"]["code"], -32602);
     let other = json!({"name": "restart_server", "arguments": {"server": "b"}});
     assert!(text(&world.ask(1, "tools/call", other)).contains("must be one of: a"));
-    let tools = vec!["a__*".to_owned(), "server_status".to_owned()];
+    let tools = vec!["a__g*".to_owned(), "server_status".to_owned()];
     world.join(2, Access { tools: Some(tools), ..Access::default() });
     world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
     let list = world.ask(2, "tools/list", json!({}));

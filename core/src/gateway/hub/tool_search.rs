@@ -1,5 +1,5 @@
-//! Owns the search of `expose = "search"`: the tools `find_tools` and `call_tool`, and how well a tool fits the words of a
-//! query. Driven by `route_request.rs`. Never finds a tool that the client may not use.
+//! Owns the search of `expose = "search"`: the tools `find_tools` and `call_tool`. Driven by `route_request.rs`;
+//! `tool_ranking.rs` says how well a tool fits. Never finds a tool that the client may not use.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::admin_tools::GatewayTool;
 use super::client_lists::ClientView;
 use crate::gateway::catalog::CatalogEntry;
+use crate::gateway::tool_ranking::{RankedSource, rank};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};
 use crate::mcp::envelope::{edit, param};
 use crate::mcp::{Kind, ToolResult, definition, json as raw};
@@ -25,21 +26,31 @@ impl ClientView<'_> {
             .and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok())
             .unwrap_or(FOUND_TOOLS)
             .clamp(1, FOUND_TOOLS_MAX);
-        let words: Vec<String> =
-            query.to_lowercase().split_whitespace().map(str::to_owned).collect();
-        let fits = |entry| score(entry, &words).map(|score| (score, entry));
-        let mut found: Vec<(usize, &CatalogEntry)> =
-            self.usable(Kind::Tools).into_iter().filter_map(fits).collect();
-        let all = found.len();
-        found.sort_by_key(|(score, entry)| (usize::MAX - score, &entry.exposed));
-        found.truncate(limit);
+        let tools = self.usable_of_servers(Kind::Tools);
+        let sources: Vec<RankedSource<'_>> = tools
+            .iter()
+            .map(|(server, entry)| RankedSource { server, name: &entry.own, json: &entry.json })
+            .collect();
+        let fitting = rank(&query, &sources);
+        let found: Vec<&CatalogEntry> =
+            fitting.iter().take(limit).map(|tool| tools[*tool].1).collect();
         let texts: Vec<Cow<'_, str>> =
-            found.iter().map(|(_, entry)| String::from_utf8_lossy(&entry.json)).collect();
-        let text = match found.is_empty() {
+            found.iter().map(|entry| String::from_utf8_lossy(&entry.json)).collect();
+        let mut text = match found.is_empty() {
             true => format!("no tool fits `{query}`"),
-            false => format!("{} of {all} tools that fit:\n{}", found.len(), texts.join("\n")),
+            false => {
+                let all = fitting.len();
+                format!("{} of {all} tools that fit:\n{}", found.len(), texts.join("\n"))
+            }
         };
-        let names = found.iter().map(|(_, entry)| entry.exposed.clone()).collect();
+        let starting = self.starting();
+        if !starting.is_empty() {
+            let names = starting.join(", ");
+            text.push_str(&format!(
+                "\nstill starting, so that their tools are not searched yet: {names}"
+            ));
+        }
+        let names = found.iter().map(|entry| entry.exposed.clone()).collect();
         (ToolResult { text, data: None, is_error: false }, names)
     }
 
@@ -87,20 +98,4 @@ pub(super) fn search_definitions() -> [Value; 2] {
         false,
     );
     [find, call]
-}
-
-/// Scores how well an entry fits a search; none where no word of it does. Words in the name count
-/// more than those in the description.
-fn score(entry: &CatalogEntry, words: &[String]) -> Option<usize> {
-    let name = entry.exposed.to_lowercase();
-    let about = raw::get(&entry.json, &["description"]).and_then(raw::text).unwrap_or_default();
-    let about = about.to_lowercase();
-    let of = |word: &String| match (name.contains(word), about.contains(word)) {
-        (true, true) => 5,
-        (true, false) => 4,
-        (false, true) => 1,
-        (false, false) => 0,
-    };
-    let score: usize = words.iter().map(of).sum();
-    (words.is_empty() || score > 0).then_some(score)
 }

@@ -118,7 +118,7 @@ impl Conversation {
                     let (id, called_at) = (id.clone(), self.now);
                     let before = self.lists.tools().cloned();
                     let call = RestartCall { id, called_at, newest, old_pid, before };
-                    self.restart_calls.0.push(call);
+                    self.restart_calls.waiting.push(call);
                 }
                 self.effects.push(Effect::AdminRequest { id, request });
             }

@@ -24,6 +24,10 @@ pub(super) struct ServerInstance {
     pub(super) pid: u32,
     /// It has had the session.
     pub(super) has_served: bool,
+    /// It has answered a call of a tool: a model may rely on what it keeps.
+    pub(super) has_answered_call: bool,
+    /// Another one has taken the session over from it.
+    pub(super) is_replaced: bool,
     /// Lines that it was sent: the number of the next one.
     pub(super) sent: u64,
     /// Its pings that were answered before it had the session.
@@ -123,6 +127,9 @@ impl Instances {
         }
         if let Some(old) = self.serving.replace(generation) {
             self.set_stage(old, SessionStage::Draining);
+            if let Some(old) = self.all.get_mut(&old) {
+                old.is_replaced = true;
+            }
         }
         if let Some(instance) = self.all.get_mut(&generation) {
             (instance.stage, instance.has_served) = (SessionStage::Serving, true);

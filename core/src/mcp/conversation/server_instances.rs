@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::instance_table::{Received, SessionStage};
-use super::{Conversation, Effect};
+use super::{Conversation, Effect, EndCause};
 use crate::id::Generation;
 use crate::mcp::envelope::{Id, Message, batched, look, param};
 use crate::mcp::inflight::{Class, Flight, Location, QueuedMessage};
@@ -116,6 +116,10 @@ impl Conversation {
             "initialize" | "server/discover" if !is_error => self.lists.advertised(line),
             _ => self.lists.listed(&flight, line, is_error, self.memory.era),
         };
+        let line = match flight.class {
+            Class::Tool if !is_error => self.note_tool_result(generation, &flight, line),
+            _ => line,
+        };
         if !flight.cancelled {
             self.effects.push(Effect::ToClient(line));
             if let Some(serving) = self.instances.serving.filter(|it| *it != generation)
@@ -126,6 +130,24 @@ impl Conversation {
         }
         self.open_idle();
         self.note_drained(generation);
+    }
+
+    /// A tool has a result. Returns it with what is to be told of an earlier instance.
+    fn note_tool_result(
+        &mut self,
+        generation: Generation,
+        flight: &Flight,
+        line: Vec<u8>,
+    ) -> Vec<u8> {
+        if let Some(instance) = self.instances.get_mut(generation) {
+            instance.has_answered_call = true;
+        }
+        let is_new = self.instances.serving == Some(generation) && !flight.cancelled;
+        if !is_new || !self.notices.is_due() {
+            return line;
+        }
+        let may_add_text = self.lists.is_for_people(param(&flight.line, &["name"]));
+        self.notices.add_to(line, may_add_text)
     }
 
     /// An instance answers a request of afresh.
@@ -204,6 +226,7 @@ impl Conversation {
             return self.note_drained(generation);
         }
         self.last_end = None;
+        self.notices.forget_failure();
         self.wedge.probe = None;
         self.judge(WedgeInput::Started);
         let is_replayed = self.memory.opening().is_some();
@@ -223,7 +246,7 @@ impl Conversation {
                     responses::notification("notifications/resources/updated", Some(&params));
                 self.effects.push(Effect::ToClient(line));
             }
-            let needs_tools = !self.restart_calls.0.is_empty();
+            let needs_tools = !self.restart_calls.waiting.is_empty();
             for kind in self.lists.compare(self.now, generation, needs_tools) {
                 self.request_page(generation, kind, Pages::default());
             }
@@ -262,9 +285,18 @@ impl Conversation {
         self.wedge.watch(self.now);
     }
 
-    pub(super) fn ended(&mut self, generation: Generation, read: Option<u64>, how: &str) {
+    pub(super) fn ended(
+        &mut self,
+        generation: Generation,
+        read: Option<u64>,
+        how: &str,
+        cause: EndCause,
+    ) {
         let Some(instance) = self.instances.end(generation) else { return };
         self.lists.end(generation);
+        if cause == EndCause::ByItself && instance.has_served && !instance.is_replaced {
+            self.notices.note_end(how, instance.has_answered_call);
+        }
         if self.instances.serving.is_none() && !how.is_empty() {
             self.last_end = Some(how.to_owned());
         }
@@ -282,7 +314,7 @@ impl Conversation {
                     self.effects.push(Effect::DiedOfProbe(generation));
                 }
             } else {
-                self.answer(&id, &Why::Restarted(how.to_owned()));
+                self.answer(&id, &Why::Ended(how.to_owned()));
             }
         }
         self.requests.queue_again(self.now, again);

@@ -1,13 +1,25 @@
 //! One case for each rule; `core/tests/mcp_sim.rs` has the random histories.
 
 use super::*;
-use crate::mcp::json;
+use crate::mcp::{ToolNames, WhichTools, json};
 
 mod health;
 mod hostile;
 mod tools;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The settings of a server without a name of its own.
+fn settings(which: WhichTools) -> Settings {
+    let tools = AddedTools { which, names: ToolNames::Bare };
+    Settings {
+        server: "server".to_owned(),
+        patience: PATIENCE,
+        tools,
+        tell_restarts: true,
+        wedge_timeout: None,
+    }
+}
 
 struct Bench {
     conversation: Conversation,
@@ -24,14 +36,7 @@ enum Done {
 
 impl Bench {
     fn new() -> Self {
-        Self {
-            conversation: Conversation::new(&Settings {
-                patience: PATIENCE,
-                tools: false,
-                wedge_timeout: None,
-            }),
-            now: Time::ZERO,
-        }
+        Self { conversation: Conversation::new(&settings(WhichTools::None)), now: Time::ZERO }
     }
 
     /// A legacy session with instance 1, opened and initialized.
@@ -75,7 +80,7 @@ impl Bench {
             generation: Generation(generation),
             read: None,
             how: String::new(),
-            superseded: false,
+            cause: EndCause::ByItself,
         })
     }
 

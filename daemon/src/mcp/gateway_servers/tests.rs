@@ -7,7 +7,7 @@ use std::time::Duration;
 use afresh_core::control::Face;
 use afresh_core::id::Generation;
 use afresh_core::limits::{HANDSHAKE_MAX, QUEUE_WAIT};
-use afresh_core::mcp::{Conversation, Effect, Input, Settings};
+use afresh_core::mcp::{AddedTools, Conversation, Effect, EndCause, Input, Settings};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
@@ -42,7 +42,13 @@ impl Peer {
 }
 
 fn server(service: ServiceId) -> (Server, Peer) {
-    let settings = Settings { patience: QUEUE_WAIT, tools: false, wedge_timeout: None };
+    let settings = Settings {
+        server: "a".to_owned(),
+        patience: QUEUE_WAIT,
+        tools: AddedTools::default(),
+        tell_restarts: true,
+        wedge_timeout: None,
+    };
     let lane = FastPath::new(Conversation::new(&settings), Wires::without_client(), None);
     let triggers = RestartTriggers::new(&[], Path::new("/"), Duration::ZERO, Vec::new(), |_| {});
     let about = About::new(Face::Mcp, None, &Workspace::find(Path::new("/"), None, None), "0");
@@ -253,7 +259,7 @@ async fn moments_come_and_the_ends_of_instances_are_heard_of() {
     servers.remove(due).expect("it is there");
     let polled = servers.servers.get_mut(&ends).expect("it is there");
     polled.flag.set_other();
-    let end = InstanceEnd { how: "exited with code 3".to_owned(), superseded: false };
+    let end = InstanceEnd { how: "exited with code 3".to_owned(), cause: EndCause::ByItself };
     assert!(polled.server.lane.wires.process_ended(GENERATION, end).is_none());
     drop(peers);
     let (whose, came) = timeout(DEADLINE, servers.next()).await.expect("its end is heard of");

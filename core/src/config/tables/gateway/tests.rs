@@ -94,6 +94,7 @@ wedge_timeout = "0s"
 max_rss = "1GiB"
 watch = ["src", "lib/x.js"]
 watch_debounce = "1s"
+tell_restarts = false
 prefix = "fs_"
 allow = ["read_*"]
 deny = ["*_all"]
@@ -169,6 +170,7 @@ fn every_key_reaches_its_place() {
             spare: true,
             watch: vec!["src".into(), "lib/x.js".into()],
             watch_debounce: Duration::from_secs(1),
+            tell_restarts: false,
         })),
         prefix: Prefix::Text("fs_".to_owned()),
         allow: Some(strings(&["read_*"])),

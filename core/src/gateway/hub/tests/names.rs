@@ -41,8 +41,8 @@ fn no_server_takes_the_names_of_the_search() {
     let said = "error: afresh itself and the server `a` both have `find_tools`, `call_tool` among their \
                 tools: only afresh's own can be used; give the server a `prefix`";
     assert_eq!(clashes(&world), [said]);
-    let found = find(&mut world, "tool");
-    assert_eq!(text(&found), "no tool fits `tool`");
+    let found = find(&mut world, "find or call");
+    assert_eq!(text(&found), "no tool fits `find or call`");
     assert!(text(&find(&mut world, "get")).starts_with("1 of 1 tools"));
     assert_eq!(tools(&mut world, 1), ["get", "find_tools", "call_tool"]);
     let by_name = json!({"name": "call_tool", "arguments": {"name": "find_tools"}});
@@ -59,16 +59,15 @@ fn no_server_takes_the_names_of_the_search() {
 fn no_server_takes_the_names_of_our_own_tools() {
     let ours = ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
     let admin = Settings { admin_tools: true, ..settings() };
-    // The conversation with the program has given its own tools other names.
-    let mut all = vec!["server_status", "get", "restart_server", "afresh_restart_server"];
-    all.extend(["verify_server_restarted", "afresh_server_status", "server_logs"]);
+    // A name by which the gateway calls the conversation with the program is nobody's.
+    let all = ["server_status", "get", "restart_server", "afresh:restart_server"];
     let backends: [(Backend, &[&str]); 2] =
         [(bare_program("p"), &all), (bare("a"), &["server_logs", "put"])];
     let mut world = World::new(admin.clone(), &backends);
     world.legacy(1);
     assert_eq!(tools(&mut world, 1), [&["get", "put"][..], &ours[..]].concat());
     let restart = json!({"name": "restart_server", "arguments": {"server": "p"}});
-    assert_eq!(text(&world.ask(1, "tools/call", restart)), "p did afresh_restart_server");
+    assert_eq!(text(&world.ask(1, "tools/call", restart)), "p did afresh:restart_server");
     assert_eq!(world.restarted_by.len(), 1);
     assert_eq!(world.restarted_by[0]["tool"], "restart_server");
     assert!(text(&world.call(1, "server_status")).starts_with("p: ready"));

@@ -210,18 +210,6 @@ fn the_status_names_what_has_changed() {
 }
 
 #[test]
-fn a_program_that_is_pinned_is_so_without_our_own_tools() {
-    let admin = Settings { admin_tools: true, ..settings() };
-    let transport = Transport::Stdio(Box::new(program()));
-    let stdio = Backend { transport, pin: Pin::Block, ..backend("a") };
-    let mut world = World::new(admin, &[(stdio, &["get", "restart_server=ours"])]);
-    world.legacy(1);
-    world.change_tools(&["get", "restart_server=ours, of another version"]);
-    assert_eq!(world.reported(), [[""; 0]; 0]);
-    assert!(world.tool_names().contains(&"a__get".to_owned()));
-}
-
-#[test]
 fn what_is_too_long_to_be_pinned_is_withheld() {
     let long: &'static str = format!("long={}", "x".repeat(PIN_LIST_BYTES_MAX)).leak();
     let mut world = world(Pin::Block, &["get", long, "set"]);

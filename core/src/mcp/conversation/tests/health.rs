@@ -7,7 +7,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A legacy session with a call in flight.
 fn bench() -> Bench {
     let mut bench = Bench::new();
-    let settings = Settings { patience: PATIENCE, tools: false, wedge_timeout: Some(TIMEOUT) };
+    let settings = Settings { wedge_timeout: Some(TIMEOUT), ..settings(WhichTools::None) };
     bench.conversation = Conversation::new(&settings);
     bench.start(1);
     bench.client(INITIALIZE);

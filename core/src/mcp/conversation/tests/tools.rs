@@ -9,8 +9,7 @@ impl Bench {
     /// A legacy session with tools of our own, whose client has seen the tool `a`.
     fn with_tools() -> Self {
         let mut bench = Self::new();
-        bench.conversation =
-            Conversation::new(&Settings { patience: PATIENCE, tools: true, wedge_timeout: None });
+        bench.conversation = Conversation::new(&settings(WhichTools::All));
         bench.start(1);
         bench.client(INITIALIZE);
         bench.server(1, INITIALIZED_RESULT);
@@ -79,8 +78,7 @@ fn our_tools_stand_at_the_end_of_the_last_page() {
 #[test]
 fn a_server_without_tools_shows_ours() {
     let mut bench = Bench::new();
-    bench.conversation =
-        Conversation::new(&Settings { patience: PATIENCE, tools: true, wedge_timeout: None });
+    bench.conversation = Conversation::new(&settings(WhichTools::All));
     bench.start(1);
     bench.client(INITIALIZE);
     let done = bench.server(1, r#"{"jsonrpc":"2.0","id":0,"result":{"capabilities":{}}}"#);
@@ -163,13 +161,13 @@ fn a_restart_whose_instance_is_superseded_waits_for_the_next_one() {
     bench.client(&call(30, "restart_server", "{}"));
     bench.start(2);
     bench.client(&call(31, "restart_server", "{}"));
-    let end = |superseded| Input::Ended {
+    let end = |cause| Input::Ended {
         generation: Generation(2),
         read: None,
         how: "exited with code 0".to_owned(),
-        superseded,
+        cause,
     };
-    assert!(heard(&bench.handle(end(true))).is_empty());
+    assert!(heard(&bench.handle(end(EndCause::Superseded))).is_empty());
     assert_eq!(bench.conversation.owed(), 2);
     // One that fails by itself fails only those who wait for it.
     bench.start(3);
@@ -178,7 +176,7 @@ fn a_restart_whose_instance_is_superseded_waits_for_the_next_one() {
         generation: Generation(3),
         read: None,
         how: "exited with code 1".to_owned(),
-        superseded: false,
+        cause: EndCause::Other,
     };
     let done = heard(&bench.handle(failed));
     let ids: Vec<_> = done.iter().map(|answer| answer["id"].as_u64()).collect();
@@ -191,7 +189,7 @@ fn what_has_waited_long_enough_hears_how_the_last_instance_ended() {
     let mut bench = Bench::with_tools();
     let how = "exited with code 1; the last lines of its stderr:\nNameError".to_owned();
     let generation = Generation(1);
-    bench.handle(Input::Ended { generation, read: None, how, superseded: false });
+    bench.handle(Input::Ended { generation, read: None, how, cause: EndCause::Other });
     assert!(heard(&bench.client(&call(40, "a", "{}"))).is_empty());
     assert_eq!(bench.conversation.next_wakeup(), Some(bench.now + PATIENCE));
     bench.now = bench.now + PATIENCE;
@@ -263,7 +261,7 @@ fn what_a_dead_instance_never_read_is_for_the_next_one() {
         generation: Generation(1),
         read: Some(3),
         how,
-        superseded: false,
+        cause: EndCause::Other,
     });
     let answers = heard(&done);
     assert_eq!(answers.len(), 1);
@@ -285,4 +283,49 @@ fn a_list_that_cannot_be_had_is_for_the_client_to_look_at() {
     assert_eq!(done[0]["method"], "notifications/tools/list_changed");
     let text = done[1]["result"]["content"][0]["text"].as_str().expect("text");
     assert!(text.contains("could not be listed") && !text.contains("the same"), "{text}");
+}
+
+/// The result of the next call, by the instance that serves.
+fn result_of_call(bench: &mut Bench, generation: u64, tool: &str) -> Value {
+    bench.client(&call(90, tool, "{}"));
+    let result = r#"{"jsonrpc":"2.0","id":90,"result":{"content":[{"type":"text","text":"x"}]}}"#;
+    heard(&bench.server(generation, result))[0]["result"].clone()
+}
+
+#[test]
+fn the_first_result_after_a_crash_says_so_and_none_after_a_swap() {
+    let mut bench = Bench::with_tools();
+    assert_eq!(result_of_call(&mut bench, 1, "a")["_meta"], Value::Null);
+    bench.end(1);
+    bench.revive(2);
+    let told = result_of_call(&mut bench, 2, "a");
+    assert_eq!(told["_meta"]["afresh/restarted"]["server"], "server", "{told}");
+    assert!(told["content"][1]["text"].as_str().is_some_and(|text| text.contains("is lost")));
+    assert_eq!(result_of_call(&mut bench, 2, "a")["_meta"], Value::Null);
+    // A tool that is not in the list may promise data.
+    bench.end(2);
+    bench.revive(3);
+    let told = result_of_call(&mut bench, 3, "unlisted");
+    assert!(told["_meta"].is_object() && told["content"].as_array().map(Vec::len) == Some(1));
+    // A swap: the old one drains and ends.
+    bench.revive(4);
+    bench.end(3);
+    assert_eq!(result_of_call(&mut bench, 4, "a")["_meta"], Value::Null);
+}
+
+#[test]
+fn a_restart_that_nobody_waits_for_and_that_failed_is_told_once() {
+    let mut bench = Bench::with_tools();
+    bench.start(2);
+    let (generation, cause) = (Generation(2), EndCause::Other);
+    let how = "exited with code 1; the last lines of its stderr:\nNameError".to_owned();
+    bench.handle(Input::Ended { generation, read: None, how, cause });
+    let report = bench.conversation.report().failed_restart;
+    assert!(report.is_some_and(|why| why.ends_with("NameError")));
+    let told = result_of_call(&mut bench, 1, "a");
+    assert!(told["content"][1]["text"].as_str().is_some_and(|text| text.ends_with("NameError")));
+    assert_eq!(result_of_call(&mut bench, 1, "a")["_meta"], Value::Null);
+    assert!(bench.conversation.report().failed_restart.is_some());
+    bench.revive(3);
+    assert_eq!(bench.conversation.report().failed_restart, None);
 }
