@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use afresh_core::text::harmless;
 use afresh_core::trust::TrustRequest;
 use afresh_daemon::error_chain::chain;
 use afresh_daemon::store::trust::{Repository, TrustFile};
@@ -63,7 +64,8 @@ impl Trust {
         names.retain(|name| beginnings.iter().any(|begin| name.starts_with(begin)));
         names.dedup();
         if !names.is_empty() {
-            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            let names: Vec<String> =
+                names.iter().map(|name| format!("`{}`", harmless(name))).collect();
             output::warn(&format!("note: `--trust` accepts {} for this process", names.join(", ")));
         }
         if let (Some(problem), false) = (&self.problem, untrusted.is_empty()) {

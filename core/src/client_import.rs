@@ -105,10 +105,13 @@ pub fn requests(path: &str, bytes: &[u8], workspace: &str) -> Vec<TrustRequest> 
         if server.disabled && counts && is_one(&server) {
             continue;
         }
-        let request = trust_request(path, server);
+        let request = trust_request(path, file.text, server);
         found.extend(request.filter(|request| !found.contains(request)));
+        // One that is not looked at could be another one of a name that is accepted: none of the file is.
+        if found.len() > SERVERS_MAX {
+            return Vec::new();
+        }
     }
-    found.truncate(SERVERS_MAX);
     found
 }
 
@@ -230,7 +233,7 @@ impl ImportReader<'_> {
                 continue;
             }
             // Before a variable is filled in.
-            if let Some(request) = trust_request(self.path, server)
+            if let Some(request) = trust_request(self.path, self.text, server)
                 && !(self.accepts)(&request)
             {
                 self.import.untrusted.push(request);
@@ -554,7 +557,7 @@ impl<'r> EntryReader<'r, '_> {
 }
 
 /// What a server asks for, with variables as they are written; none where it cannot be taken anyway.
-fn trust_request(path: &str, server: &ClientServer) -> Option<TrustRequest> {
+fn trust_request(path: &str, text: &str, server: &ClientServer) -> Option<TrustRequest> {
     let mut request = TrustRequest::new(request_name(&server.name), path);
     if tool_prefix(&server.name) != server.name {
         request.push("name", &json!(server.name));
@@ -567,11 +570,11 @@ fn trust_request(path: &str, server: &ClientServer) -> Option<TrustRequest> {
         Start::Remote => {}
         Start::Command { .. } | Start::Odd(_) => return None,
     }
-    for EntryField { key, name, value, .. } in &server.given {
+    for EntryField { key, name, value, at } in &server.given {
         let value = match value {
             EntryValue::Text(text) => json!(text),
             EntryValue::List(items) => json!(items),
-            EntryValue::Other => continue,
+            EntryValue::Other => json!(text.get(at.clone())),
         };
         match name {
             _ if matches!(key.as_str(), "command" | "args") => {}

@@ -2,6 +2,8 @@
 //! on, opened or sent out. Made by `config` and `client_import`, kept by the daemon, shown by `afresh trust`. Never
 //! accepts a request: the caller says which are.
 
+use serde_json::Value;
+
 use crate::limits::{UNTRUSTED_NAME_CHARS, UNTRUSTED_NAMES_MAX};
 use crate::text::cut;
 
@@ -23,9 +25,13 @@ impl TrustRequest {
         Self { name, file: file.to_owned(), lines: Vec::new() }
     }
 
-    /// Takes a key and its value: as JSON, which is always one line.
-    pub(crate) fn push(&mut self, key: &str, value: &serde_json::Value) {
-        self.lines.push(format!("{key} = {value}"));
+    /// Takes a key and its value: as JSON, which is always one line. A key that could end before its end is JSON, too.
+    pub(crate) fn push(&mut self, key: &str, value: &Value) {
+        let is_plain = !key.contains(|c: char| c.is_control() || matches!(c, '"' | '='));
+        self.lines.push(match is_plain {
+            true => format!("{key} = {value}"),
+            false => format!("{} = {value}", Value::from(key)),
+        });
     }
 
     /// The whole of it, as it is hashed and kept.
@@ -76,6 +82,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn no_key_says_what_another_one_does() {
+        let of = |pairs: &[(&str, &str)]| {
+            let mut request = TrustRequest::new("server.a".to_owned(), ".mcp.json");
+            pairs.iter().for_each(|(key, value)| request.push(key, &Value::from(*value)));
+            request.text()
+        };
+        let two = of(&[("env.A", "1"), ("cwd", "/safe")]);
+        assert!(two.ends_with("env.A = \"1\"\ncwd = \"/safe\""), "{two}");
+        assert_ne!(of(&[("env.A = \"1\"\ncwd", "/safe")]), two);
+        assert_ne!(of(&[("\"a", "x")]), of(&[("a", "x")]));
+    }
 
     fn request(name: &str, command: &[&str]) -> TrustRequest {
         let mut request = TrustRequest::new(name.to_owned(), "afresh.toml");

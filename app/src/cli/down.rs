@@ -82,8 +82,13 @@ fn end_lost(environment: &Environment, reason: &str) -> CommandResult {
                     ("by", own_actor().to_json()),
                 ],
             };
-            let config = environment.quiet_config(&workspace, &[])?;
-            if let Err(why) = Trail::write_one(&mut workspace, &config.trail, record) {
+            // They have ended, whatever the configuration is like.
+            let written = match environment.quiet_config(&workspace, &[]) {
+                Ok(config) => Trail::write_one(&mut workspace, &config.trail, record)
+                    .map_err(|why| why.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(why) = written {
                 output::warn(&format!("warning: this is not in the trail: {why}"));
             }
             output::print(&format!("{services} of an afresh that was killed: ended\n"))

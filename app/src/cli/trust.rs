@@ -8,6 +8,7 @@ use afresh_core::config::{self, Config, ConfigSource};
 use afresh_core::gateway::pins::PinnedServer;
 use afresh_core::hidden_characters::escaped;
 use afresh_core::hidden_characters::visible_lines;
+use afresh_core::text::harmless;
 use afresh_core::trust::{TrustRequest, changed_lines};
 use afresh_daemon::own_actor;
 use afresh_daemon::store::trail::Trail;
@@ -256,10 +257,8 @@ impl<'a> TrustCommand<'a> {
                 .hint("`afresh trust --list` shows what is trusted"));
         }
         self.record(EventType::TrustRevoked, "the user took back", &revoked);
-        output::remark(&format!("not trusted any more: {}", revoked.join(", ")));
-        output::remark(
-            "services and runs go on until `afresh reload` or their end; gateways stop what is revoked",
-        );
+        output::remark(&format!("not trusted any more: {}", harmless(&revoked.join(", "))));
+        output::remark("what runs goes on until `afresh reload` or its end");
         Ok(Exit::Success)
     }
 
@@ -351,7 +350,10 @@ fn requests(
     for (server, path) in files {
         match super::env_files::request(&server, &path, root) {
             Ok((request, _)) => note(&request),
-            Err(why) => output::warn(&format!("note: server `{server}`: {why}")),
+            Err(why) => {
+                let (server, why) = (harmless(&server), harmless(&why));
+                output::warn(&format!("note: server `{server}`: {why}"));
+            }
         }
     }
     Ok((config, found.into_inner()))

@@ -141,7 +141,8 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> CommandResult 
 fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings) -> Reload {
     Box::new(move || {
         // Hooks go on where it is not known what is trusted.
-        if let Some(problem) = environment.trust(&workspace).problem {
+        let trust = environment.trust(&workspace);
+        if let Some(problem) = trust.problem.filter(|_| !trust.is_all) {
             return Err(format!("error: {problem}"));
         }
         let config =

@@ -543,3 +543,23 @@ fn lists_of_tools_and_transports_of_other_clients_count() {
     assert_eq!(cline.env, [("K".to_owned(), "v".to_owned())]);
     assert_eq!(import.notes, [""; 0]);
 }
+
+#[test]
+fn a_request_has_all_that_an_entry_says_and_none_is_left_unseen() {
+    let of = |more: &str| {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"command": "npm"{more}}}}}}}"#);
+        requests(".mcp.json", text.as_bytes(), "")
+    };
+    let plain = of("");
+    assert_eq!(plain.len(), 1);
+    for more in [r#", "x": {"y": {"z": "1"}}"#, r#", "list": ["a", 1]"#] {
+        assert_ne!(of(more), plain, "{more}");
+    }
+    // The last one is another `a`, which some programs take.
+    let many: String =
+        (0..SERVERS_MAX).map(|n| format!(r#""s{n}": {{"command": "x"}}, "#)).collect();
+    let text = format!(
+        r#"{{"mcpServers": {{"a": {{"command": "npm"}}, {many}"a": {{"command": "npm", "cwd": "b"}}}}}}"#
+    );
+    assert_eq!(requests(".mcp.json", text.as_bytes(), ""), []);
+}

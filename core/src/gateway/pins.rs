@@ -75,11 +75,9 @@ pub type Sections = BTreeMap<Section, Items>;
 /// differ with each answer.
 pub fn canonical(kind: Kind, entry: &[u8]) -> String {
     let as_it_is = || String::from_utf8_lossy(entry).into_owned();
-    let (mut names, mut is_repeated) = (BTreeSet::new(), false);
-    json::each_member(entry, |member| is_repeated |= !names.insert(json::text(&entry[member.key])));
     let Ok(Value::Object(mut members)) = serde_json::from_slice(entry) else { return as_it_is() };
     // Readers differ in which one of two equal keys they take.
-    if is_repeated {
+    if has_repeated_keys(entry) {
         return as_it_is();
     }
     for key in [kind.members().1, "_meta", "icons"] {
@@ -88,6 +86,17 @@ pub fn canonical(kind: Kind, entry: &[u8]) -> String {
     let mut value = Value::Object(members);
     value.sort_all_objects();
     value.to_string()
+}
+
+/// Whether an object in a value has a key twice. The catalog has bounded its depth.
+fn has_repeated_keys(value: &[u8]) -> bool {
+    let (mut names, mut is_repeated) = (BTreeSet::new(), false);
+    json::each_member(value, |member| {
+        is_repeated |= !names.insert(json::text(&value[member.key]));
+        is_repeated |= has_repeated_keys(&value[member.value]);
+    });
+    json::each_element(value, |element| is_repeated |= has_repeated_keys(&value[element]));
+    is_repeated
 }
 
 /// What follows a list that was read.

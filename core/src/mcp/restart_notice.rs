@@ -109,8 +109,12 @@ fn member(name: &str, value: &Value) -> String {
 /// The answer with more members in the `_meta` of its result.
 fn with_meta(answer: Vec<u8>, members: &str) -> Vec<u8> {
     let path = ["result", "_meta"];
-    match json::get(&answer, &path).and_then(json::members) {
-        Some(_) => envelope::add_members(answer, &path, members),
+    match json::get(&answer, &path) {
+        Some(meta) if meta.first() == Some(&b'{') => envelope::add_members(answer, &path, members),
+        Some(other) => {
+            let place = json::place(&answer, other);
+            envelope::splice(&answer, place, format!("{{{members}}}").as_bytes())
+        }
         None => envelope::add_members(answer, &["result"], &format!(r#""_meta":{{{members}}}"#)),
     }
 }
@@ -123,7 +127,8 @@ fn is_all_text(answer: &[u8]) -> bool {
         let element = &content.unwrap_or_default()[element.clone()];
         json::get(element, &["type"]) == Some(br#""text""#)
     };
-    json::get(answer, &["result", "structuredContent"]).is_none() && elements.iter().all(is_text)
+    let data = json::get(answer, &["result", "structuredContent"]);
+    data.is_none_or(|data| data == b"null") && elements.iter().all(is_text)
 }
 
 /// The answer with more text at the end of its content.
@@ -182,7 +187,10 @@ mod tests {
         let image = r#"{"id":1,"result":{"content":[{"type":"image"}],"_meta":{"a":1}}}"#;
         let data = r#"{"id":1,"result":{"content":[],"structuredContent":{}}}"#;
         let task = r#"{"id":1,"result":{"task":{"taskId":"t"},"_meta":{}}}"#;
-        for (answer, may_add_text) in [(image, true), (data, true), (task, true), (ANSWER, false)] {
+        let null = r#"{"id":1,"result":{"_meta":null,"task":{}}}"#;
+        for (answer, may_add_text) in
+            [(image, true), (data, true), (task, true), (null, true), (ANSWER, false)]
+        {
             let mut notices = on();
             notices.note_end("was killed", true);
             let before: Value = serde_json::from_str(answer).expect("it is JSON");

@@ -55,13 +55,15 @@ impl Journal {
         if records.is_empty() {
             return Ok(());
         }
-        let mut tries = STATE_PUT_BACK_TRIES_MAX;
-        while self.runs.is_gone() {
-            tries -= 1;
-            match self.put_back() {
-                Err(error) if tries == 0 => return Err(chain(&*error)),
-                Ok(()) => break,
-                Err(_) => std::thread::sleep(DOWN_LOOK_INTERVAL),
+        if self.runs.is_gone() {
+            let mut tries = STATE_PUT_BACK_TRIES_MAX;
+            // A try that failed can have made the file: all of it has to be back.
+            while let Err(error) = self.put_back() {
+                tries -= 1;
+                if tries == 0 {
+                    return Err(chain(&*error));
+                }
+                std::thread::sleep(DOWN_LOOK_INTERVAL);
             }
         }
         self.runs.record(self.number, &records).map_err(|error| chain(&error))

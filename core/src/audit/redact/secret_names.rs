@@ -132,9 +132,18 @@ pub(super) fn is_secret_value(name: &str, value: &str) -> bool {
 /// `max_tokens=4096` counts.
 pub(super) fn is_count(name: &str, value: &str) -> bool {
     let counts = ["tokens", "max", "limit", "count"];
+    // `ACCOUNT_PASSWORD` counts nothing.
+    let is_word = |at: usize| {
+        let before = name[..at].chars().next_back();
+        let first = name[at..].chars().next();
+        before.is_none_or(|c| {
+            !c.is_ascii_alphabetic() || c.is_lowercase() && first.is_some_and(char::is_uppercase)
+        })
+    };
+    let lower = name.to_ascii_lowercase();
     value.len() <= COUNT_BYTES_MAX
         && value.starts_with(|c: char| c.is_ascii_digit())
-        && counts.iter().any(|word| name.to_ascii_lowercase().contains(word))
+        && counts.iter().any(|word| lower.match_indices(word).any(|(at, _)| is_word(at)))
 }
 
 pub(super) const COUNT_BYTES_MAX: usize = 12;

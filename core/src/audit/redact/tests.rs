@@ -109,6 +109,7 @@ fn named_values_in_text_are_redacted() {
     let cases = [
         ("password: hunter", "password: [redacted]"),
         ("max_tokens=1#max_tokensé", "max_tokens=[redacted]"),
+        ("ACCOUNT_PASSWORD=1qaz2wsx", "ACCOUNT_PASSWORD=[redacted]"),
         ("the token: abc1 is bad", "the token: [redacted] is bad"),
         (r#"{"token": "a b", "x": 1}"#, r#"{"token": "[redacted]", "x": 1}"#),
         (r#"{"secret":"a\"b","x":"y"}"#, r#"{"secret":"[redacted]","x":"y"}"#),

@@ -109,15 +109,11 @@ impl Config {
         tokens(&self.tables).filter_map(|table| token::TOKEN_FILE.find(table)).collect()
     }
 
-    /// The variables that hold tokens of the gateway, be they of tables that are not trusted.
+    /// The variables that hold tokens of the gateway. Those of tables that are not trusted do not count: a clone could
+    /// take `PATH` from the servers.
     fn token_variables(&self) -> Vec<String> {
         let own = tokens(&self.tables).filter_map(|table| token::TOKEN_ENV.find(table));
-        let withheld = self.untrusted.iter().flat_map(|request| &request.lines);
-        let withheld = withheld.filter_map(|line| {
-            let value = line.strip_prefix(token::TOKEN_ENV.field.key)?.strip_prefix(" = ")?;
-            serde_json::from_str(value).ok()
-        });
-        own.chain(withheld).chain([CLIENT_TOKEN_VARIABLE.to_owned()]).collect()
+        own.chain([CLIENT_TOKEN_VARIABLE.to_owned()]).collect()
     }
 
     /// What is wrong where git tracks the project's file: each token that stands in it.

@@ -138,6 +138,17 @@ headers.X = "${SECRET}"
     }
 
     #[test]
+    fn a_token_that_is_not_trusted_takes_no_variable_from_servers() {
+        let text = "[gateway.token.theirs]\ntoken_env = \"PATH\"\n";
+        let file =
+            ConfigSource { kind: FileKind::Workspace, path: "afresh.toml", bytes: text.as_bytes() };
+        let config = load_trusted(&[file], &[], &[], &|_| false).unwrap();
+        assert_eq!(config.untrusted.len(), 1);
+        let gateway = config.gateway(&ExternalValues { env: &[], files: &[] }).unwrap();
+        assert_eq!(gateway.own_variables, ["AFRESH_GATEWAY_TOKEN"]);
+    }
+
+    #[test]
     fn nothing_that_is_started_opened_or_sent_counts_without_trust() {
         let config = load("", &|_| false);
         let names: Vec<&str> = config.untrusted.iter().map(|it| it.name.as_str()).collect();

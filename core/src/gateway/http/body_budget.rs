@@ -101,7 +101,7 @@ impl Bodies {
     fn wait(&mut self, body: BodyId, until: Option<Time>) -> Room {
         let others = self.held.iter().filter(|(other, held)| **other != body && held.is_waiting);
         if others.count() >= FRONT_BODIES_WAITING_MAX {
-            self.leave(body);
+            // It leaves when it is dropped, and then the others hear of the room that it had.
             return Room::Lost;
         }
         if let Some(held) = self.held.get_mut(&body) {
@@ -158,8 +158,21 @@ mod tests {
         assert_eq!(bodies.grow(at(0), large, HALF), Room::Lost);
         assert!(bodies.leave(alone));
         assert_eq!(bodies.grow(at(0), waiting[0], HALF), Room::Enough);
+        assert!(!bodies.leave(large) && bodies.has_lost(large), "it had nothing to give");
         let next = bodies.begin(at(0));
-        assert!(bodies.has_lost(large) && bodies.grow(at(0), next, HALF) != Room::Lost);
+        assert_ne!(bodies.grow(at(0), next, HALF), Room::Lost);
+        // One that had some room gives it back when it leaves, so that others hear of it.
+        let (mut bodies, whole) = (Bodies::default(), HALF + FRONT_BODY_OWN_BYTES);
+        let some = bodies.begin(at(0));
+        let full = bodies.begin(at(0));
+        assert_eq!(bodies.grow(at(0), some, whole), Room::Enough);
+        assert_eq!(bodies.grow(at(0), full, whole), Room::Enough);
+        for _ in 0..FRONT_BODIES_WAITING_MAX {
+            let other = bodies.begin(at(0));
+            assert!(matches!(bodies.grow(at(0), other, whole), Room::Later(_)));
+        }
+        assert_eq!(bodies.grow(at(0), some, 2 * whole), Room::Lost);
+        assert!(bodies.leave(some));
     }
 
     #[test]

@@ -164,3 +164,15 @@ fn a_difference_is_shown_in_full_with_hidden_characters_written_out() {
         ]
     );
 }
+
+#[test]
+fn a_key_that_stands_twice_below_is_a_change() {
+    let of = |entry: &str| canonical(Kind::Tools, entry.as_bytes());
+    let pinned = of(r#"{"name":"a","inputSchema":{"x":[{"description":"ok"}]}}"#);
+    for other in [
+        r#"{"name":"a","inputSchema":{"x":[{"description":"EVIL","description":"ok"}]}}"#,
+        r#"{"name":"a","inputSchema":{"x":1,"x":[{"description":"ok"}]}}"#,
+    ] {
+        assert_ne!(of(other), pinned, "{other}");
+    }
+}
