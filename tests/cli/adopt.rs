@@ -265,6 +265,7 @@ fn a_file_without_a_server_that_is_known_is_an_error() {
     let odd = adopt(&env, &["--yes", "odd.json"]);
     assert_eq!(odd.code, Some(4), "{odd:?}");
     assert!(odd.stderr.contains("no MCP server was found in `odd.json`"), "{}", odd.stderr);
+    assert!(!odd.stderr.contains("makes these changes"), "there are none: {}", odd.stderr);
     let left = adopt(&env, &["--yes", "left.json"]);
     assert_eq!(left.code, Some(0), "{left:?}");
     assert!(

@@ -618,6 +618,7 @@ fn an_exit_with_0_while_a_call_is_in_flight_is_a_crash() {
         assert_ne!(new, old);
         old = new;
     }
+    wait_for("both are on record", || env.events("server_restarting").len() == 2);
     assert!(env.events("server_restarting").iter().all(|r| r["props"]["after"] == "crash"));
     client.hang_up(&env);
 }

@@ -451,7 +451,7 @@ fn conclude(
     } else if allowed && read().any(|(_, plan)| !plan.touched.is_empty()) {
         let back = if arguments.undo { "" } else { "; `afresh adopt --undo` takes it back" };
         output::remark(&format!("clients take it up when they start a server anew{back}"));
-    } else if !arguments.dry_run {
+    } else if due && !allowed && !arguments.dry_run {
         output::remark("nothing was changed: `--yes` makes these changes");
     }
     let shared = read().any(|(seen, plan)| {

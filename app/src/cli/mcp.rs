@@ -94,12 +94,12 @@ enum CleanExit {
     Restart,
 }
 
-/// Whether something is done.
+/// Whether results say that the server was restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
-    /// It is
+    /// The first result after a crash, or after a restart that failed, says so
     On,
-    /// It is not
+    /// Results are as the server sends them
     Off,
 }
 

@@ -81,7 +81,7 @@ pub(super) fn search_definitions() -> [Value; 2] {
         "Search the tools of all servers. Answers with the definitions of those that fit best; \
          they can be called by their names from then on, or by call_tool.",
         &json!({
-            "query": {"type": "string", "description": "Words to look for in names and descriptions."},
+            "query": {"type": "string", "description": "What is to be done, in a few words."},
             "limit": {"type": "integer", "minimum": 1, "maximum": FOUND_TOOLS_MAX, "default": FOUND_TOOLS},
         }),
         &["query"],
