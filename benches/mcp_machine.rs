@@ -41,7 +41,7 @@ fn opened() -> Conversation {
         server: "bench".to_owned(),
         patience: Duration::from_secs(10),
         tools: AddedTools { which: WhichTools::All, names: ToolNames::Bare },
-        tell_restarts: true,
+        tell_restarts: true.into(),
         wedge_timeout: Some(Duration::from_secs(120)),
     };
     let mut conversation = Conversation::new(&settings);

@@ -114,6 +114,8 @@ fn restarts(report: &mut Report, kinds: &[Kind]) {
     for (peer, _, samples) in peers {
         let columns = [millis(samples.median()), millis(samples.quantile(0.9))];
         report.row(peer.kind.name(), &[&columns[0], &columns[1], &samples.count().to_string()]);
+        let median = samples.median().as_secs_f64() * 1e3;
+        report.figure("restart", peer.kind.name(), median, "ms");
         if peer.kind == Kind::Afresh {
             ours = samples.median().as_secs_f64() * 1e3;
         }
@@ -159,6 +161,7 @@ fn idle(report: &mut Report, kinds: &[Kind]) {
             done.switches.to_string(),
         ];
         report.row(peer.kind.name(), &columns.each_ref().map(String::as_str));
+        report.figure("daemon RSS with 100 services", peer.kind.name(), daemon, "MB");
     }
     if let Some(ours) = peers.iter().position(|peer| peer.kind == Kind::Afresh) {
         judge(report, &own[ours], after[ours].since(before[ours]));

@@ -561,6 +561,74 @@ fn links_between_documents_lead_somewhere() {
 }
 
 #[test]
+fn the_readme_is_short_and_its_pictures_stand_alone() {
+    const LINES_MAX: usize = 90;
+    const SVG_BYTES_MAX: usize = 150_000;
+    let text = read("README.md");
+    let mut broken = Vec::new();
+    if text.lines().count() > LINES_MAX {
+        broken.push(format!(
+            "README.md has more than {LINES_MAX} lines: move the rest to docs/guide"
+        ));
+    }
+    for command in
+        ["cargo run --release -- demo", "cargo test --workspace", "npx afresh", "uvx afresh"]
+    {
+        if !text.lines().any(|line| line.trim_start().starts_with(command)) {
+            broken.push(format!("README.md lacks `{command}`"));
+        }
+    }
+    let pictures: Vec<String> = files()
+        .into_iter()
+        .filter(|path| path.starts_with("docs/media/") && path.ends_with(".svg"))
+        .collect();
+    for path in &pictures {
+        let svg = read(path);
+        if !text.contains(path.as_str()) {
+            broken.push(format!("{path} is not shown in README.md"));
+        }
+        if svg.len() > SVG_BYTES_MAX {
+            broken.push(format!("{path} is larger than {SVG_BYTES_MAX} bytes"));
+        }
+        // The name of the language, which every SVG has, is no address that is fetched.
+        let rest = svg.replace("http://www.w3.org/2000/svg", "");
+        for foreign in ["<script", "://", "@import", "url(http", "href", "<image", "<foreignObject"]
+        {
+            if rest.contains(foreign) {
+                broken.push(format!(
+                    "{path} has `{foreign}`: scripts and foreign resources are not shown"
+                ));
+            }
+        }
+        if !rest.contains("prefers-color-scheme: dark") {
+            broken.push(format!("{path} has no dark colours"));
+        }
+    }
+    assert!(pictures.len() >= 2, "the recording and the plot are found: {pictures:?}");
+    fail_with("the README is one that people read", &broken);
+}
+
+#[test]
+fn every_guide_is_in_the_list_of_guides() {
+    let list = read("docs/guide/README.md");
+    let is_guide = |path: &String| {
+        let reference = path.starts_with("docs/reference/") || path.starts_with("docs/design/");
+        reference || (path.starts_with("docs/guide/") && !path.ends_with("/README.md"))
+    };
+    let missing: Vec<String> = files()
+        .into_iter()
+        .filter(is_guide)
+        .filter(|path| {
+            let name = path.strip_prefix("docs/guide/").unwrap_or(path);
+            let name =
+                name.strip_prefix("docs/").map_or(name.to_owned(), |rest| format!("../{rest}"));
+            !list.contains(&format!("]({name})"))
+        })
+        .collect();
+    fail_with("docs/guide/README.md lists every guide, reference and design record", &missing);
+}
+
+#[test]
 fn files_that_are_named_exist() {
     let sources = sources();
     let mut broken = Vec::new();

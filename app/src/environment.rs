@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, Config, ConfigError, ConfigSource, FileKind, Flag, ProjectFile};
 use afresh_core::hook::HookDefinition;
+use afresh_core::launchers::{LAUNCHER_VARIABLE, StartedBy};
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_core::text::harmless;
 use afresh_core::trust::{TrustRequest, untrusted_note};
 use afresh_daemon::control::{ControlPort, RuntimeFolders};
 use afresh_daemon::store::user_state::{UserState, UserStateError, user_state_folder};
-use afresh_daemon::store::workspace::Workspace;
+use afresh_daemon::store::workspace::{PassedOver, Workspace};
 use afresh_daemon::{HOME_VARIABLE, HookSetup, WritePath, is_variable, leads_out, without_notify};
 
 use crate::error::{CommandError, CommandResult, Exit, OrExit as _};
@@ -25,6 +26,8 @@ use crate::trust::Trust;
 pub(crate) struct Environment {
     pub(crate) cwd: PathBuf,
     pub(crate) variables: Vec<(OsString, OsString)>,
+    /// What started this process, as far as the variables say.
+    pub(crate) started_by: StartedBy,
     /// All that the project's files ask for counts: `--trust`.
     pub(crate) trusts_project: bool,
 }
@@ -33,8 +36,14 @@ impl Environment {
     pub(crate) fn read() -> CommandResult<Self> {
         match std::env::current_dir() {
             Ok(cwd) => {
-                let variables = std::env::vars_os().collect();
-                Ok(Self { cwd, variables, trusts_project: false })
+                let mut variables: Vec<_> = std::env::vars_os().collect();
+                let started_by = StartedBy::variables(|name| {
+                    let found = variables.iter().find(|(key, _)| is_variable(key, name));
+                    found.and_then(|(_, value)| value.to_str())
+                });
+                // It is about this process alone: servers that are shared have equal variables.
+                variables.retain(|(key, _)| !is_variable(key, LAUNCHER_VARIABLE));
+                Ok(Self { cwd, variables, started_by, trusts_project: false })
             }
             Err(error) => Err(CommandError::new(Exit::Unavailable, error)
                 .hint("the current folder is gone: change to one that exists")),
@@ -140,8 +149,25 @@ impl Environment {
 
     /// The configuration files that exist, weakest first.
     pub(crate) fn config_texts(&self, workspace: &Workspace) -> CommandResult<Vec<ConfigText>> {
+        self.texts_of(self.config_files(workspace), workspace)
+    }
+
+    /// The configuration of the user's own file alone, where that of the project cannot be used.
+    pub(crate) fn own_config(&self, workspace: &Workspace) -> CommandResult<Config> {
+        let mut files = self.config_files(workspace);
+        files.retain(|(kind, _)| *kind == FileKind::User);
+        let texts = self.texts_of(files, workspace)?;
+        let sources: Vec<ConfigSource<'_>> = texts.iter().map(ConfigText::source).collect();
+        Ok(config::load(&sources, &self.config_variables(), &[])?)
+    }
+
+    fn texts_of(
+        &self,
+        files: Vec<(FileKind, PathBuf)>,
+        workspace: &Workspace,
+    ) -> CommandResult<Vec<ConfigText>> {
         let mut texts = Vec::new();
-        for (kind, path) in self.config_files(workspace) {
+        for (kind, path) in files {
             let read = match read_config_of(kind, &path, workspace) {
                 // Another user's home, as after `sudo -u`: not a reason to do nothing.
                 Err(error) if kind == FileKind::User && error.exit == Exit::Unavailable => {
@@ -180,7 +206,8 @@ impl Environment {
         let config = self.trusted_config(workspace, flags, &trust)?;
         config.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
         let untrusted = config.untrusted_names(beginnings);
-        trust.say(beginnings, &untrusted);
+        let names = trust.say(beginnings, &untrusted);
+        trust.record_flag(workspace, &config.trail, &names);
         if let Some(note) = untrusted_note(&untrusted) {
             output::warn(&format!("note: {note}"));
         }
@@ -189,14 +216,25 @@ impl Environment {
 
     /// Says that a configuration file is there which does not count, and why.
     pub(crate) fn warn_of_passed_over(&self, workspace: &Workspace) {
-        let Some(file) = workspace.passed_over(&self.cwd) else { return };
-        let folder = file.parent().unwrap_or(&file).display().to_string();
-        output::warn(&format!(
-            "warning: `{}` does not count: every user can create files in `{folder}`, so another one could \
-             have written it\nhint: move it to a folder of your own, or run `chmod o-w {folder}` if the \
-             folder is yours",
-            file.display()
-        ));
+        let folder_of = |file: &Path| file.parent().unwrap_or(file).display().to_string();
+        output::warn(&match workspace.passed_over(&self.cwd) {
+            None => return,
+            Some(PassedOver::OpenFolder(file)) => {
+                let (file, folder) = (file.display(), folder_of(&file));
+                format!(
+                    "warning: `{file}` does not count: every user can create files in `{folder}`, so another one \
+                     could have written it\nhint: move it to a folder of your own, or run `chmod o-w {folder}` if \
+                     the folder is yours"
+                )
+            }
+            Some(PassedOver::AnotherUsers(file)) => {
+                let (file, folder) = (file.display(), folder_of(&file));
+                format!(
+                    "warning: `{file}` does not count: it belongs to another user\nhint: if you want what it says, \
+                     run afresh in `{folder}` itself"
+                )
+            }
+        });
     }
 
     /// The configuration of all layers, with its warnings unsaid.

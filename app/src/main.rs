@@ -3,6 +3,7 @@
 mod cli;
 mod environment;
 mod error;
+mod line_wrap;
 mod output;
 mod plan_file;
 mod running_services;
@@ -10,6 +11,7 @@ mod since;
 mod status_table;
 mod trust;
 mod up_screen;
+mod version;
 
 use std::process::ExitCode;
 
@@ -28,7 +30,16 @@ fn main() -> ExitCode {
     if word == afresh_daemon::SELF_TEST_COMMAND {
         return ExitCode::from(u8::from(afresh_daemon::self_test_process().is_err()));
     }
-    let result = Cli::try_parse().map_err(CommandError::from).and_then(run);
+    if word == afresh_daemon::SHARE_HUB_COMMAND {
+        return Environment::read()
+            .and_then(|environment| cli::share::run_hub(&environment))
+            .unwrap_or_else(|error| output::report(&error))
+            .into();
+    }
+    let result = match version::is_verbose() {
+        true => output::print(&version::verbose()),
+        false => Cli::try_parse().map_err(CommandError::from).and_then(run),
+    };
     result.unwrap_or_else(|error| output::report(&error)).into()
 }
 

@@ -3,7 +3,9 @@
 use std::io::{self, BufRead, BufWriter, IsTerminal, Read, StdoutLock, Write};
 use std::time::Duration;
 
+use afresh_core::hidden_characters::json_for_terminal;
 use afresh_core::limits::ANSWER_BYTES_MAX;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{CommandError, CommandResult, Exit, Text};
@@ -18,7 +20,7 @@ pub(crate) fn print(text: &str) -> CommandResult {
 
 /// Writes a value to stdout, for programs.
 pub(crate) fn print_json(value: &Value) -> CommandResult {
-    print(&format!("{value:#}\n"))
+    print(&format!("{}\n", json_for_terminal(&format!("{value:#}"))))
 }
 
 /// Many lines for stdout, written together.
@@ -33,6 +35,11 @@ impl Lines {
     pub(crate) fn write(&mut self, line: &str) -> io::Result<()> {
         self.0.write_all(line.as_bytes())?;
         self.0.write_all(b"\n")
+    }
+
+    /// Takes a value, for programs, as a line.
+    pub(crate) fn write_json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        self.write(&json_for_terminal(&serde_json::to_string(value)?))
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {

@@ -4,11 +4,16 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::config::TrailSettings;
 use afresh_core::text::harmless;
 use afresh_core::trust::TrustRequest;
 use afresh_daemon::error_chain::chain;
+use afresh_daemon::own_actor;
+use afresh_daemon::store::trail::Trail;
 use afresh_daemon::store::trust::{Repository, TrustFile};
 use afresh_daemon::store::user_state::UserStateError;
+use afresh_daemon::store::workspace::Workspace;
 
 use crate::output;
 
@@ -58,8 +63,8 @@ impl Trust {
     }
 
     /// Says which requests among those that begin with one of these count for this process alone, and why none does
-    /// where `trust.json` cannot be used.
-    pub(crate) fn say(&self, beginnings: &[&str], untrusted: &[String]) {
+    /// where `trust.json` cannot be used. Returns the former.
+    pub(crate) fn say(&self, beginnings: &[&str], untrusted: &[String]) -> Vec<String> {
         let mut names = self.waved_through.take();
         names.retain(|name| beginnings.iter().any(|begin| name.starts_with(begin)));
         names.dedup();
@@ -70,6 +75,45 @@ impl Trust {
         }
         if let (Some(problem), false) = (&self.problem, untrusted.is_empty()) {
             output::warn(&format!("warning: nothing counts as trusted: {problem}"));
+        }
+        names
+    }
+
+    /// Puts on record what `--trust` accepts.
+    pub(crate) fn record_flag(
+        &self,
+        workspace: &Workspace,
+        trail: &TrailSettings,
+        names: &[String],
+    ) {
+        if !names.is_empty() {
+            let what = "`--trust` accepted for this process";
+            self.record(&mut workspace.clone(), trail, (EventType::TrustGranted, what), names);
+        }
+    }
+
+    /// Puts a decision on record. One that cannot be written holds up nothing.
+    pub(crate) fn record(
+        &self,
+        workspace: &mut Workspace,
+        trail: &TrailSettings,
+        (event_type, what): (EventType, &str),
+        names: &[String],
+    ) {
+        let record = Record {
+            level: Level::Info,
+            logger: "afresh.trust".to_owned(),
+            message: format!("{what}: {}", names.join(", ")),
+            event_type,
+            props: vec![
+                ("names", names.into()),
+                ("repository", self.repository.identity.clone().into()),
+                ("pid", std::process::id().into()),
+                ("by", own_actor().to_json()),
+            ],
+        };
+        if let Err(why) = Trail::write_one(workspace, trail, record) {
+            output::warn(&format!("warning: the decision is not in the trail: {why}"));
         }
     }
 }

@@ -157,6 +157,7 @@ impl Gateway {
             rss: all.iter().map(|memory| memory.rss).max().unwrap_or(0),
             pss: all.iter().map(|memory| memory.pss).sum(),
             anonymous: all.iter().map(|memory| memory.anonymous).sum(),
+            private: all.iter().map(|memory| memory.private).sum(),
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::address::{is_header_name, url_host};
 use crate::adopt::entry_fields::{EntryField, EntryStyle, EntryValue};
-use crate::adopt::{ClientServer, File, SpannedText, Start, error_at, is_afresh};
+use crate::adopt::{ClientServer, File, SpannedText, Start, error_at, names_afresh};
 use crate::audit::redact::redact_args;
 use crate::gateway::OWN_NAME;
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
@@ -601,8 +601,9 @@ fn tool_prefix(given: &str) -> String {
 /// Whether a command is this very program in front of everything, be it by way of another: it would start
 /// itself without end.
 fn is_gateway(words: &[&SpannedText]) -> bool {
-    let Some(at) = words.iter().position(|word| is_afresh(&word.text)) else { return false };
-    let own = words[at + 1..].iter().take_while(|word| word.text != "--");
+    let Some(at) = words.iter().position(|word| names_afresh(&word.text)) else { return false };
+    let rest = words[at + 1..].iter().skip_while(|word| word.text == "--");
+    let own = rest.take_while(|word| word.text != "--");
     own.map(|word| word.text.as_str()).any(|word| word == "gateway")
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::definition::Until;
 use crate::id::ServiceId;
-use crate::service::{Effect, Input, Service};
+use crate::service::{Effect, Input, Service, Want};
 use crate::time::Time;
 
 /// The services of one supervisor.
@@ -193,6 +193,13 @@ impl Fleet {
             }
         }
         due
+    }
+
+    /// Whether a service is on its way out because it is not defined any more.
+    pub fn is_retiring(&self, id: ServiceId) -> bool {
+        self.members.get(&id).is_some_and(|FleetMember { service, pending, .. }| {
+            *pending == Some(Transition::Retire) || service.want() == Want::Gone
+        })
     }
 
     /// What a service waits for, where its start does.
@@ -498,6 +505,21 @@ mod tests {
         world.spawned(1);
         world.ready(1);
         assert_eq!(world.log(), "+1");
+    }
+
+    #[test]
+    fn a_service_that_waits_to_be_retired_is_on_its_way_out() {
+        let mut world = World::new(&[&[(1, READY)], &[]]);
+        world.request(Transition::Start, &[0]);
+        for id in [1, 0] {
+            world.spawned(id);
+            world.ready(id);
+        }
+        world.request(Transition::Retire, &[0, 1]);
+        assert_eq!(world.log(), "+1 +0 -0");
+        assert!([0, 1].map(ServiceId).into_iter().all(|id| world.fleet.is_retiring(id)));
+        world.request(Transition::Start, &[1]);
+        assert!(!world.fleet.is_retiring(ServiceId(1)), "it is defined again");
     }
 
     fn plan(chosen: &[&'static str]) -> RestartPlan<&'static str> {

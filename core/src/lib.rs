@@ -14,7 +14,8 @@
 //! 1. Values: [`id`], [`time`], [`duration`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
 //! 2. One service: [`service`] (start, exit, restart, swap), with [`exponential_wait`], [`stop_ladder`], [`health`] and
 //!    [`memory_limit`]; [`fleet`] for several of them.
-//! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients).
+//! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients), [`share`] (one server
+//!    for the sessions of several clients).
 //! 4. Runs: [`agent`] (what differs between agents), [`run`] (a plan carried out by an agent).
 //! 5. What users see: [`audit`] (the trail), [`control`] (the API), [`hook`] (notifications).
 //! 6. What users write: [`config`] (on top of all others: it makes their values), [`adopt`] (client files), with
@@ -45,6 +46,7 @@ pub mod hook;
 pub mod http_access;
 pub mod id;
 pub mod install;
+pub mod launchers;
 pub mod limits;
 pub mod log_line;
 pub mod mcp;
@@ -54,6 +56,7 @@ mod random;
 pub mod report;
 pub mod run;
 pub mod service;
+pub mod share;
 pub mod sse;
 pub mod stop_ladder;
 pub mod suggest;

@@ -9,6 +9,7 @@ mod hooks;
 mod install;
 mod mcp;
 mod run;
+mod share;
 mod trail_and_logs;
 mod watch;
 
@@ -22,6 +23,7 @@ pub use self::hooks::*;
 pub use self::install::*;
 pub use self::mcp::*;
 pub use self::run::*;
+pub use self::share::*;
 pub use self::trail_and_logs::*;
 pub use self::watch::*;
 
@@ -36,6 +38,10 @@ pub const SPAWN_RETRY_MIN: Duration = Duration::from_millis(100);
 /// The least wait before an MCP server is started again that SIGTERM or SIGINT ended: whoever ends all processes of a
 /// client reaches afresh itself a moment later, and then none is started.
 pub const TERM_RESTART_WAIT: Duration = Duration::from_millis(100);
+
+/// Processes above this one that are looked at for npx, uvx and launchers. There are three at most, a launcher, a shell and
+/// npx; one more in case a shell starts another. What is further up is not watched.
+pub const LAUNCHERS_MAX: usize = 4;
 
 /// Open files that are kept back from servers and clients, so that the control API, the trail and logs can still open
 /// theirs. A start or a connection to a server that would take one fails as it does where there are no more.
@@ -178,6 +184,10 @@ pub const SELF_TEST_MAX: Duration = Duration::from_secs(10);
 
 /// How long `CMD --version` may take. Some agents load a whole runtime first.
 pub const VERSION_PROBE_MAX: Duration = Duration::from_secs(10);
+
+/// Findings of one check of `afresh doctor` that are written out; the others are counted, so that the line stays
+/// readable.
+pub const DOCTOR_FINDINGS_MAX: usize = 5;
 
 /// What a version is looked for in.
 pub const VERSION_BYTES_MAX: usize = 64 * 1024;

@@ -78,6 +78,7 @@ impl SseParser {
     }
 
     fn end_line(&mut self) -> Option<SseEvent> {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
         if !std::mem::take(&mut self.line_has_bytes) {
             let mut event = std::mem::take(&mut self.event);
             if event.data.last() == Some(&b'\n') {
@@ -87,7 +88,7 @@ impl SseParser {
         }
         let line = std::mem::take(&mut self.line);
         let mut field = line.as_slice();
-        if !std::mem::replace(&mut self.has_begun, true) {
+        if is_first {
             field = field.strip_prefix(b"\xef\xbb\xbf").unwrap_or(field);
         }
         let (name, value) = match memchr::memchr(b':', field) {
@@ -149,6 +150,13 @@ mod tests {
             let pieces = text.as_bytes().chunks(size);
             let events: Vec<SseEvent> = pieces.flat_map(|piece| stream.push(piece)).collect();
             assert_eq!(events, expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_counts_only_where_the_stream_begins() {
+        for (text, ids) in [("\u{feff}id:9\n\n", 1), ("\n\u{feff}id:9\n\n", 0)] {
+            assert_eq!(SseParser::new(100).push(text.as_bytes()).len(), ids, "{text:?}");
         }
     }
 

@@ -128,7 +128,7 @@ impl World {
                 server: "sim".to_owned(),
                 patience: PATIENCE,
                 tools: AddedTools { which: WhichTools::All, names: ToolNames::Bare },
-                tell_restarts: true,
+                tell_restarts: true.into(),
                 wedge_timeout: None,
             }),
             now: Time::ZERO,

@@ -13,7 +13,7 @@ use afresh_core::id::Generation;
 use afresh_core::limits::{RETIRING_MAX, SPAWN_RETRY_MIN};
 use afresh_core::policy::{Backoff, Policy, Restart, RestartMode};
 use afresh_core::service::{
-    AdoptedAs, Effect, Ending, Event, Exit, Input, Service, Snapshot, SpawnFailure,
+    AdoptedAs, Effect, Ending, Event, Exit, Input, Service, Snapshot, SpawnFailure, Want,
 };
 use afresh_core::stop_ladder::StopStep;
 use afresh_core::time::Time;
@@ -282,6 +282,7 @@ impl World {
 
     fn input(&mut self, input: Input) {
         match &input {
+            Input::Restart { .. } if self.service.want() == Want::Gone => {}
             Input::Start | Input::Restart { .. } => self.user_wants_up = true,
             Input::Stop | Input::Retire | Input::Shutdown { .. } => {
                 self.user_wants_up = false;

@@ -1,6 +1,9 @@
 //! `afresh doctor`: looks at the machine, the state folder and the programs that afresh works with, and says what to
 //! do about each thing. Changes nothing.
 
+mod client_invocations;
+
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -16,6 +19,7 @@ use afresh_core::limits::{
 use afresh_core::service::Exit;
 use afresh_core::text::harmless;
 
+use self::client_invocations::{ClientInvocations, version_in};
 use crate::error_chain::chain;
 use crate::os::{self, ProcessLimit, WatchLimits, is_variable, program_in};
 use crate::process::{Command, MECHANISM, Processes, own_cgroup};
@@ -139,7 +143,8 @@ fn processes(examined: &Examined) -> (Vec<Check>, Vec<Check>) {
             Err(found) => Check::problem(GUARDIAN, found, ASK),
         };
         let mechanism = Check::ok("mechanism", MECHANISM);
-        let programs = program_checks(examined, &mut processes).await;
+        let mut programs = program_checks(examined, &mut processes).await;
+        programs.push(client_check(examined, &mut processes).await);
         processes.shutdown().await;
         (vec![guardian, mechanism], programs)
     })
@@ -277,17 +282,8 @@ async fn program_checks(examined: &Examined, processes: &mut Processes) -> Vec<C
         folders.find_map(|folder| program_in(&examined.cwd.join(folder), name))
     };
     let found: Vec<Option<PathBuf>> = programs().map(find).collect();
-    let brief = |path: &PathBuf| Brief {
-        command: Command {
-            argv: vec![path.into(), "--version".into()],
-            cwd: Some(examined.cwd.clone()),
-            env: examined.variables.clone(),
-        },
-        stdin: Vec::new(),
-        time_max: VERSION_PROBE_MAX,
-        output_bytes_max: VERSION_BYTES_MAX,
-    };
-    let briefs: Vec<Brief> = found.iter().flatten().map(brief).collect();
+    let briefs: Vec<Brief> =
+        found.iter().flatten().map(|path| version_probe(examined, path)).collect();
     let mut outcomes = run_briefly(processes, briefs).await.into_iter();
     let check = |(name, path): (&'static str, &Option<PathBuf>)| {
         // There is an outcome for each that was found, in their order.
@@ -300,6 +296,33 @@ async fn program_checks(examined: &Examined, processes: &mut Processes) -> Vec<C
         }
     };
     programs().zip(&found).map(check).collect()
+}
+
+/// Asks a program for its version.
+fn version_probe(examined: &Examined, path: &Path) -> Brief {
+    Brief {
+        command: Command {
+            argv: vec![path.into(), "--version".into()],
+            cwd: Some(examined.cwd.clone()),
+            env: examined.variables.clone(),
+        },
+        stdin: Vec::new(),
+        time_max: VERSION_PROBE_MAX,
+        output_bytes_max: VERSION_BYTES_MAX,
+    }
+}
+
+/// How the configurations of clients invoke afresh.
+async fn client_check(examined: &Examined, processes: &mut Processes) -> Check {
+    let invocations = ClientInvocations::find(examined);
+    let programs = invocations.programs();
+    let briefs = programs.iter().map(|path| version_probe(examined, path)).collect();
+    let outcomes = run_briefly(processes, briefs).await;
+    let version =
+        |(path, outcome): (PathBuf, BriefOutcome)| Some((path, version_in(&outcome.stdout)?));
+    let versions: BTreeMap<PathBuf, String> =
+        programs.into_iter().zip(outcomes).filter_map(version).collect();
+    invocations.check(&versions)
 }
 
 fn judge(name: &'static str, path: &Path, outcome: &BriefOutcome) -> Check {

@@ -4,8 +4,9 @@
 //! client to a server and back without leaving it. Clients over HTTP and servers over HTTP have tasks of
 //! their own. The loop never decides about a message.
 
+mod catalog_store;
 mod http;
-mod links;
+pub(crate) mod links;
 mod otlp_sender;
 mod own_token;
 mod pin_store;
@@ -14,6 +15,7 @@ mod stdio_and_http_clients;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::hash::RandomState;
 use std::path::PathBuf;
 use std::pin::pin;
 
@@ -23,20 +25,23 @@ use afresh_core::control::{ErrorAnswer, Face, ReloadAnswer, ServiceStatus, Shutd
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::otlp_export::Destination;
 use afresh_core::gateway::settings::Gateway as Wanted;
-use afresh_core::gateway::{Effect, Hub, Input, Settings};
+use afresh_core::gateway::{Effect, Hub, Input, Settings, StateKey};
 use afresh_core::id::ServiceId;
+use afresh_core::launchers::StartedBy;
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX, TRUST_LOOK_INTERVAL, TURNS_GIVEN,
 };
+use afresh_core::mcp::{AddedTools, ToolNames, WhichTools};
 use afresh_core::service::{Input as ServiceInput, State};
 use afresh_core::time::Time;
 use afresh_core::trust::untrusted_note;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
+use self::catalog_store::CatalogStore;
 #[cfg(feature = "fuzzing")]
 pub use self::http::admit_request;
-use self::links::Links;
+use self::links::{LinkSettings, Links};
 use self::otlp_sender::Spans;
 pub use self::own_token::{OwnTokenError, guard_front};
 use self::pin_store::{PinEvent, PinStore};
@@ -46,10 +51,13 @@ use crate::control::{About, Control, LoopRequest, Reloading, RuntimeFolders, rel
 use crate::definition::Surroundings;
 use crate::driver::Driver;
 use crate::mcp::ServerPoll;
-use crate::os::{SignalRequest, Signals};
+use crate::os::{self, SignalRequest, Signals};
+use crate::output::OutputThread;
 use crate::startup::{self, SetupError, StdioStartup};
+use crate::store::catalogs::RepositoryCatalogs;
 use crate::store::pins::RepositoryPins;
 use crate::store::trust::TrustWatch;
+use crate::store::user_state::UserState;
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervisor;
 
@@ -77,12 +85,18 @@ pub struct Gateway {
     pub certificates: Option<PathBuf>,
     /// Where the tools of servers are pinned; none where the user has no folder for it.
     pub pins: Option<RepositoryPins>,
+    /// Where the servers' lists are stored for the next run; none where the user has no folder for it.
+    pub catalogs: Option<RepositoryCatalogs>,
+    /// Where the key of session ids is, so that sessions go on after a restart; none where the user has no folder for it.
+    pub state: Option<UserState>,
     /// Where the log goes besides stderr.
     pub log_file: Option<PathBuf>,
     /// Reads the configuration again.
     pub reload: ReloadGateway,
     /// Tells when the user accepts what is not trusted yet.
     pub trust: Option<TrustWatch>,
+    /// How this process was started: the end of a launcher is that of a client on stdio.
+    pub started_by: StartedBy,
 }
 
 /// Reads the configuration again: all of it, and what people should know. What is wrong with it comes as text.
@@ -94,7 +108,7 @@ pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
 }
 
 async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
-    let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
+    let StdioStartup { mut signals, processes, stderr, stderr_thread, trace } =
         StdioStartup::new(gateway.log_file.take(), gateway.trace.take())?;
     let bound = GatewayFront::bind(&gateway.wanted.front)?;
     let spans =
@@ -106,7 +120,11 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     };
     let about = About::new(Face::Gateway, None, &gateway.workspace, gateway.version);
     let supervise = Supervisor::new(processes, around);
-    let front = GatewayFront::open(bound, &gateway.wanted.front, &supervise.recorder)?;
+    let state = gateway.state.take();
+    let front = GatewayFront::open(bound, &gateway.wanted.front, &supervise.recorder, state)?;
+    if front.is_single() {
+        signals.end_with(os::Launchers::find(gateway.started_by)).map_err(SetupError::Signals)?;
+    }
     supervise.recorder.note(started(&gateway));
     let control = Control::start(Some(gateway.control.clone()), None, about.clone(), &supervise);
     let hub = Hub::new(Settings {
@@ -115,9 +133,14 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         expose: gateway.wanted.expose,
         admin_tools: gateway.wanted.admin_tools,
         start_wait: gateway.wanted.start_wait,
+        era: gateway.wanted.era,
+        state_key: StateKey([RandomState::new(), RandomState::new()]),
         is_traced: spans.queue.is_some(),
+        is_transparent: false,
+        first_link: 0,
     });
-    let links = Links::start(&mut gateway, about.clone(), trace).map_err(SetupError::Runtime)?;
+    let links = Links::start(gateway.link_settings(), about.clone(), trace);
+    let links = links.map_err(SetupError::Runtime)?;
     let servers = std::mem::take(&mut gateway.wanted.servers);
     let mut switchboard = Switchboard {
         hub,
@@ -129,6 +152,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         about,
         spans,
         pins: PinStore::new(gateway.pins),
+        catalogs: CatalogStore::new(gateway.catalogs),
         backends: BTreeMap::new(),
         wanted: gateway.wanted,
         reload: gateway.reload,
@@ -140,20 +164,33 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     if let Some(note) = untrusted_note(&switchboard.wanted.untrusted) {
         switchboard.supervise.log(&note);
     }
+    switchboard.take_last_lists(&servers).await;
     switchboard.configure(servers).await;
     switchboard.drive(signals).await;
+    end(switchboard, stderr_thread).await;
+    Ok(0)
+}
 
-    // All of it ends in time.
+/// Ends all of it in time.
+async fn end(switchboard: Switchboard, stderr_thread: OutputThread) {
     let left_at = switchboard.left_at.unwrap_or_else(Instant::now);
     let until = left_at + CLIENT_GONE_WITHIN - 4 * GATEWAY_LAST_WAIT;
     let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
-    let Switchboard { mut supervise, control, front, spans, pins, links, left_by, .. } =
-        switchboard;
+    let Switchboard {
+        mut supervise, control, front, spans, pins, catalogs, links, left_by, ..
+    } = switchboard;
     let trace = links.end();
     supervise.finish().await;
     supervise.recorder.note(stopped(&left_by));
-    let clients =
-        async { tokio::join!(control.close(), front.close(), spans.finish(), pins.finish()) };
+    let clients = async {
+        tokio::join!(
+            control.close(),
+            front.close(),
+            spans.finish(),
+            pins.finish(),
+            catalogs.finish()
+        )
+    };
     // A client that does not read is not waited for, and holds up no other.
     timeout(rest(), pin!(clients)).await.ok();
     let (recorder, _) = supervise.shutdown().await;
@@ -165,7 +202,18 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         stderr_thread.done.await.ok();
     };
     timeout(rest(), pin!(written)).await.ok();
-    Ok(0)
+}
+
+impl Gateway {
+    /// What its servers have in common.
+    fn link_settings(&mut self) -> LinkSettings {
+        LinkSettings {
+            environment: std::mem::take(&mut self.environment),
+            own_variables: self.wanted.own_variables.clone(),
+            base: self.base.clone(),
+            hands_on_notices: false,
+        }
+    }
 }
 
 fn started(gateway: &Gateway) -> Record {
@@ -207,6 +255,7 @@ struct Switchboard {
     about: About,
     spans: Spans,
     pins: PinStore,
+    catalogs: CatalogStore,
     backends: BTreeMap<String, Backend>,
     /// As it holds now, without the servers.
     wanted: Wanted,
@@ -221,13 +270,24 @@ struct Switchboard {
 }
 
 impl Switchboard {
+    /// The first servers will be these: what they had in the last run is shown while they start.
+    async fn take_last_lists(&mut self, servers: &[Backend]) {
+        self.catalogs.configure(servers);
+        match self.catalogs.read() {
+            Ok(lists) => self.input(Input::LastLists(lists)).await,
+            Err(text) => self.supervise.log(&text),
+        }
+    }
+
     /// The servers are these now.
     async fn configure(&mut self, servers: Vec<Backend>) {
         self.prepare_pins(&servers);
+        self.catalogs.configure(&servers);
         self.input(Input::Pinned(self.pins.sections())).await;
         self.backends =
             servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
         self.input(Input::Untrusted(self.wanted.untrusted.clone())).await;
+        self.input(Input::LeftOut(self.wanted.left_out.clone())).await;
         self.input(Input::Configured(servers)).await;
     }
 
@@ -289,6 +349,7 @@ impl Switchboard {
                     }
                 }
                 event = self.pins.next() => self.note_pins(event).await,
+                text = self.catalogs.next() => self.supervise.log(&text),
                 () = sleep_until(wakeup) => self.input(Input::Wakeup).await,
                 () = sleep_until(trust_look) => self.look_at_trust().await,
             }
@@ -386,7 +447,11 @@ impl Switchboard {
                     remotes.map(|(name, address, state)| self.about.remote(name, address, state));
                 let is_asked =
                     |status: &ServiceStatus| name.as_ref().is_none_or(|name| status.name == *name);
-                answer.send(ours.chain(remotes).filter(is_asked).collect()).ok();
+                let left_out = self.wanted.left_out.iter().cloned().map(|(name, why)| {
+                    self.about.remote(name, String::new(), State::Failed { why })
+                });
+                let all = ours.chain(remotes).chain(left_out);
+                answer.send(all.filter(is_asked).collect()).ok();
             }
             ask => self.control.answer(&mut self.supervise, ask).await,
         }
@@ -428,7 +493,7 @@ impl Switchboard {
                 // What needs a restart is as it was, and is said again the next time.
                 self.links.own_variables = wanted.own_variables.clone();
                 (wanted.expose, wanted.admin_tools) = (self.wanted.expose, self.wanted.admin_tools);
-                wanted.start_wait = self.wanted.start_wait;
+                (wanted.start_wait, wanted.era) = (self.wanted.start_wait, self.wanted.era);
                 self.wanted = wanted;
                 let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
                 for server in &servers {
@@ -474,7 +539,12 @@ impl Driver for Switchboard {
             Effect::RestartCalled { link, id, by } => self.links.note_caller(link, id, by),
             Effect::Open { link, backend, suffix } => {
                 let server = self.backends.get(&backend)?;
-                if let Err(why) = self.links.open(supervise, link, server, &suffix).await {
+                let which = match self.wanted.admin_tools {
+                    true => WhichTools::All,
+                    false => WhichTools::None,
+                };
+                let tools = AddedTools { which, names: ToolNames::Reserved };
+                if let Err(why) = self.links.open(supervise, link, (server, tools), &suffix).await {
                     // The link's first message comes back as one that is not taken.
                     supervise.log(&format!("the server `{backend}` cannot be used: {why}"));
                 }
@@ -488,6 +558,7 @@ impl Driver for Switchboard {
                 }
                 self.pins.look(self.hub.has_changes_to_accept());
             }
+            Effect::StoreList(report) => self.catalogs.take(report),
             Effect::Span(span) => self.spans.take(span),
         }
         None

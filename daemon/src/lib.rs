@@ -10,7 +10,7 @@
 //!
 //! # Reading order
 //! `supervise.rs` and its parts · `up.rs`, `up/service_loop.rs`, `keep.rs` · `mcp.rs`, `mcp/server.rs`,
-//! `mcp/fast_path.rs`, `wires.rs` · `gateway.rs` · `run` · `control` · `process` and `os`, which alone know the system.
+//! `mcp/fast_path.rs`, `wires.rs` · `gateway.rs` · `share` · `run` · `control` · `process` and `os`, which alone know the system.
 
 mod clock;
 pub mod control;
@@ -39,6 +39,7 @@ mod run;
 mod run_briefly;
 mod runtime;
 mod self_test;
+mod share;
 mod startup;
 pub mod store;
 mod stream;
@@ -60,8 +61,8 @@ pub use self::install_files::{
 pub use self::keep::{Keep, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::os::{
-    HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front, is_readable_by_others, is_variable,
-    leave_session, next_keys, program_in, suspend,
+    HAS_SCRIPT_RUNNERS, HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front,
+    is_readable_by_others, is_variable, leave_session, next_keys, program_in, suspend,
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{
@@ -69,6 +70,10 @@ pub use self::run::{
     user_requests,
 };
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
+pub use self::share::{
+    HubPlace, ResolveServer, SHARE_HUB_COMMAND, ShareHub, SharedServer, ShimEnd, ShimSetup,
+    run_shim, share_hub,
+};
 pub use self::startup::SetupError;
 pub use self::systemd_notify::without_notify;
 pub use self::up::{Lines, Reload, Reloaded, Up, UpError, up};

@@ -19,6 +19,7 @@ use std::time::Duration;
 use afresh_core::audit::Actor;
 use afresh_core::control::Face;
 use afresh_core::definition::HealthSettings;
+use afresh_core::launchers::StartedBy;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, TRAIL_SYNC_WAIT};
 use afresh_core::mcp::{AddedTools, Conversation, Input, Settings};
 use afresh_core::service::{Ending, Input as ServiceInput};
@@ -68,6 +69,8 @@ pub struct Mcp {
     pub watch_debounce: Duration,
     /// When the server counts as sick.
     pub health: HealthSettings,
+    /// How this process was started: the end of a launcher is that of the client.
+    pub started_by: StartedBy,
 }
 
 /// Stands in front of an MCP server until the client is gone or the server has ended for good.
@@ -77,11 +80,12 @@ pub fn mcp(mcp: Mcp) -> Result<i32, SetupError> {
 }
 
 async fn run(mcp: Mcp) -> Result<i32, SetupError> {
-    let Mcp { mut keep, tools, tell_restarts, trace, log_file, watched, watch_debounce, health } =
-        mcp;
+    let Mcp { mut keep, tools, tell_restarts, trace, log_file, watched, watch_debounce, .. } = mcp;
+    let health = mcp.health;
     let own_files = own_files([&trace, &log_file]);
-    let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
+    let StdioStartup { mut signals, processes, stderr, stderr_thread, trace } =
         StdioStartup::new(log_file, trace)?;
+    signals.end_with(os::Launchers::find(mcp.started_by)).map_err(SetupError::Signals)?;
     let base = keep.command.cwd.clone().unwrap_or_default();
     let log = {
         let stderr = stderr.clone();
@@ -106,6 +110,7 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     let reader = own_stdin()?;
     let wedge_timeout = health.wedge_timeout;
     let (server, patience) = (keep.name.clone(), QUEUE_WAIT);
+    let tell_restarts = tell_restarts.into();
     let settings = Settings { server, patience, tools, tell_restarts, wedge_timeout };
     let about = keep.about(Face::Mcp);
     let poll = PipePoll::start().map_err(SetupError::Runtime)?;

@@ -122,8 +122,8 @@ impl Output {
         let lost = self.dropped.swap(0, Ordering::Relaxed);
         let note = match lost {
             0 => String::new(),
-            1 => " [the line before this one was dropped: nobody reads]".to_owned(),
-            lost => format!(" [{lost} lines before this one were dropped: nobody reads]"),
+            1 => " [the line before this one was dropped: the output is not read]".to_owned(),
+            lost => format!(" [{lost} lines before this one were dropped: the output is not read]"),
         };
         let line = format!("[{}] [SUPERVISOR] {}{note}\n", now(), presentable(message));
         if self.chunks.try_send((Chunk::Line(line), None)).is_err() {

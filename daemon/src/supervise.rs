@@ -372,7 +372,7 @@ impl Supervisor {
 
     async fn end_instance(&mut self, service: ServiceId, generation: Generation) {
         if self.instances.end(service, generation).await {
-            let text = "output of earlier instances is dropped: nobody reads it";
+            let text = "output of earlier instances is dropped: it is not read";
             self.recorder.log_about(&self.services, service, text);
         }
     }

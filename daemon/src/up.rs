@@ -128,11 +128,16 @@ pub fn up(mut up: Up) -> Result<i32, UpError> {
 async fn run(mut up: Up) -> Result<i32, SetupError> {
     let bound = up.listen.take().map(Bound::bind).transpose().map_err(SetupError::Listen)?;
     let signals = startup::signals()?;
-    let folder = up.workspace.state().join("run");
+    let folder = up.workspace.writable_state().join("run");
     let entered = Processes::enter(&folder, up.on_supervisor_death).await?;
     let Entered { processes, instances, notices } = entered;
     let Streams { stdout, stderr, broken, written } = Streams::open(&mut up)?;
-    let past = past_of(TrailFiles::of(&up.workspace, &up.trail).audit.path());
+    let audit = TrailFiles::of(&up.workspace, &up.trail).audit;
+    // A trail that is not ours to write says nothing of our services.
+    let past = match audit.link() {
+        Some(_) => TrailSummary::default(),
+        None => past_of(audit.path()),
+    };
     let around = Surroundings {
         logger: "afresh.up",
         holds_stdin: true,

@@ -2,11 +2,11 @@
 //! writes files. Beneath a workspace it never follows a link: a project that was merely cloned can ship one.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::os::{Folder, LastLink};
+use crate::os::{self, Folder, FolderOwner, LastLink};
 
 /// A file or folder that afresh writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,9 +88,11 @@ impl WritePath {
     pub(crate) fn make_parents(&self) -> io::Result<()> {
         let parent = self.parent();
         let Some(folder) = &self.beneath else { return fs::create_dir_all(parent) };
-        fs::create_dir_all(folder)?;
         let made = || {
-            let mut open = Folder::open(folder)?;
+            let mut builder = DirBuilder::new();
+            os::make_private(&mut builder);
+            builder.recursive(true).create(folder)?;
+            let mut open = open_base(folder)?;
             for part in parent.strip_prefix(folder).map_err(io::Error::other)?.components() {
                 if let Component::Normal(name) = part {
                     open.make(name)?;
@@ -111,7 +113,7 @@ impl WritePath {
     /// Opens the folder that it is.
     pub(crate) fn open_folder(&self) -> io::Result<Folder> {
         let open = || match &self.beneath {
-            Some(folder) => Folder::open(folder)?.enter(self.rest(folder)?),
+            Some(folder) => open_base(folder)?.enter(self.rest(folder)?),
             None => Folder::open(&self.path),
         };
         open().map_err(|error| self.explain(error))
@@ -133,7 +135,7 @@ impl WritePath {
         let act = || {
             let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
             let folder = match &self.beneath {
-                Some(folder) => Folder::open(folder)?
+                Some(folder) => open_base(folder)?
                     .enter(self.rest(folder)?.parent().unwrap_or(Path::new("")))?,
                 None => Folder::open(self.parent())?,
             };
@@ -152,7 +154,7 @@ impl WritePath {
     }
 
     /// The error that a link is in the way.
-    pub(crate) fn link_error(&self) -> Option<io::Error> {
+    pub fn link_error(&self) -> Option<io::Error> {
         let link = self.link()?;
         let text =
             format!("`{}` is a symbolic link, and none is followed in a project", link.display());
@@ -168,6 +170,23 @@ impl WritePath {
             place.is_symlink().then(|| place.clone())
         })
     }
+}
+
+/// Opens the folder beneath which no link is followed. Where that is the user's folder beside those of other users, such a
+/// one can have made it since a clean-up removed ours: then it is not used.
+fn open_base(folder: &Path) -> io::Result<Folder> {
+    let (Some(above), Some(name)) = (folder.parent(), folder.file_name()) else {
+        return Folder::open(folder);
+    };
+    if folder != os::own_temporary_folder() {
+        return Folder::open(folder);
+    }
+    let open = Folder::open(above)?.enter(name.as_ref())?;
+    if open.claim()? == FolderOwner::Another {
+        let text = format!("`{}` belongs to another user now", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(open)
 }
 
 /// A name with these characters behind it.
@@ -198,7 +217,9 @@ mod tests {
         let file = WritePath::beneath(&root, "a/b/file");
         file.make_parents().unwrap();
         file.create_private().unwrap();
-        assert_eq!(fs::metadata(root.join("a/b")).unwrap().permissions().mode() & 0o777, 0o700);
+        for made in [&root, &root.join("a"), &root.join("a/b")] {
+            assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700);
+        }
         symlink(&outside, root.join("link")).unwrap();
         let linked = WritePath::beneath(&root, "link/b/file");
         let error = linked.make_parents().unwrap_err().to_string();

@@ -6,7 +6,12 @@ use afresh_core::adopt::{File, State, Wrapper};
 use crate::input::first;
 use crate::is_planted;
 
-const WRAPPER: Wrapper<'static> = Wrapper { program: "afresh", with: &[] };
+const WRAPPER: Wrapper<'static> = Wrapper {
+    invocation: &["npx", "-y", "afresh@0.2.0"],
+    with: &[],
+    version: Some("0.2.0"),
+    gone: &[],
+};
 
 pub fn check(data: &[u8]) {
     let Some((choice, bytes)) = first(data) else { return };

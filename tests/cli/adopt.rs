@@ -241,14 +241,15 @@ fn files_of_other_clients_are_found_and_yaml_is_for_people() {
     for (path, before) in user {
         let after = text(env.home().join(path));
         assert!(
-            after.contains("\"afresh\"") && after.contains("\"mcp\", \"--name\""),
+            after.contains(&format!("\"{}\"", afresh_binary().display()))
+                && after.contains("\"mcp\", \"--name\""),
             "{path}: {after}"
         );
         assert_ne!(after, before);
     }
     assert_eq!(text(env.home().join(".config/goose/config.yaml")), goose);
-    let snippet = r#"    cmd: "afresh""#;
-    assert!(done.stderr.contains("is YAML") && done.stderr.contains(snippet), "{}", done.stderr);
+    let snippet = format!("    cmd: \"{}\"", afresh_binary().display());
+    assert!(done.stderr.contains("is YAML") && done.stderr.contains(&snippet), "{}", done.stderr);
     // It has no server in it.
     assert!(!done.stderr.contains(".continue"), "{}", done.stderr);
     let again = adopt(&env, &["--user", "--yes"]);
@@ -460,6 +461,19 @@ fn it_writes_how_afresh_is_called() {
     let own = command(&["--afresh", "bin/afresh", "--with=--max-restarts", "--with", "0"]);
     let args = ["mcp", "--name", "a", "--max-restarts", "0", "--", "x", "y"];
     assert_eq!(own, serde_json::json!({"command": "bin/afresh", "args": args}));
+    let shared = command(&["--afresh", "afresh", "--share"]);
+    assert_eq!(
+        shared["args"],
+        serde_json::json!(["mcp", "--name", "a", "--share", "--", "x", "y"])
+    );
+    // It stands alone: what follows is the command, also for an undo.
+    env.write(
+        "a.json",
+        r#"{"servers": {"a": {"command": "afresh", "args": ["mcp", "--share", "x", "y"]}}}"#,
+    );
+    assert_eq!(env.run(&["adopt", "--yes", "--undo", "a.json"]).code, Some(0));
+    let undone: serde_json::Value = serde_json::from_str(&text(env.work().join("a.json"))).unwrap();
+    assert_eq!(undone["servers"]["a"], serde_json::json!({"command": "x", "args": ["y"]}));
 }
 
 #[test]
@@ -477,4 +491,165 @@ fn what_is_written_runs() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(env.events("server_started")[0]["props"]["service"], "my server");
     env.assert_nothing_left();
+}
+
+const ONE: &str = "{\n  \"mcpServers\": {\n    \"one\": {\n      \"command\": \"cat\",\n      \"args\": [\n        \"-u\"\n      ]\n    }\n  }\n}\n";
+
+/// The command and the arguments of the server `one`.
+fn words(path: PathBuf) -> Vec<String> {
+    let new: serde_json::Value = serde_json::from_str(&text(path)).unwrap();
+    let entry = &new["mcpServers"]["one"];
+    let args = entry["args"].as_array().unwrap().iter();
+    std::iter::once(&entry["command"]).chain(args).map(|it| it.as_str().unwrap().into()).collect()
+}
+
+fn script(path: &Path, lines: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// Runs the binary of this path with nothing but these folders on PATH.
+fn run_at(env: &TestEnv, program: &Path, path: &[&Path], arguments: &[&str]) -> Finished {
+    let mut command = Command::new(program);
+    env.furnish(&mut command);
+    command.args(arguments).env("PATH", std::env::join_paths(path).unwrap());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Finished {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The binary under another path, as a package manager installs it.
+fn installed(path: PathBuf) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    if fs::hard_link(afresh_binary(), &path).is_err() {
+        fs::copy(afresh_binary(), &path).unwrap();
+    }
+    path
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[test]
+fn a_package_runner_is_written_where_one_runs_it() {
+    // W11
+    let env = TestEnv::new();
+    let npx = env.home().join(".npm/_npx/8f497369b2d6166e/node_modules/.bin/afresh");
+    let uvx = env.home().join(".cache/uv/archive-v0/RL8Uan5TR_KOPf5B/bin/afresh");
+    let package = format!("afresh@{VERSION}");
+    for (program, runner) in [(npx, &["npx", "-y", &package][..]), (uvx, &["uvx", &package])] {
+        let program = installed(program);
+        // The runner puts its cache on PATH: that is no installation.
+        let path = [program.parent().unwrap()];
+        let run = |arguments: &[&str]| run_at(&env, &program, &path, arguments);
+        put(&env.work(), &[(".mcp.json", ONE)]);
+        put(&env.home(), &[(".cursor/mcp.json", ONE)]);
+        let wanted = [runner, &["mcp", "--name", "one", "--", "cat", "-u"]].concat();
+        for (flags, file) in [
+            (&[][..], env.work().join(".mcp.json")),
+            (&["--user"], env.home().join(".cursor/mcp.json")),
+        ] {
+            let done = run(&[&["adopt", "--yes"], flags].concat());
+            assert_eq!(done.code, Some(0), "{}", done.stderr);
+            assert_eq!(words(file.clone()), wanted);
+            let listed = run(&["adopt", "--list"]);
+            assert!(listed.stdout.contains("one  adopted"), "{}", listed.stdout);
+            let again = run(&[&["adopt", "--yes"], flags].concat());
+            assert!(again.stderr.starts_with("nothing to change: "), "{}", again.stderr);
+            assert_eq!(words(file.clone()), wanted);
+            assert_eq!(run(&[&["adopt", "--undo", "--yes"], flags].concat()).code, Some(0));
+            assert_eq!(text(file), ONE);
+        }
+    }
+}
+
+#[test]
+fn a_team_gets_no_path_of_one_machine_and_the_user_gets_one() {
+    let env = TestEnv::new();
+    let (bin, runners) = (env.home().join("bin"), env.home().join("runners"));
+    let program = installed(env.home().join("lib/afresh/afresh"));
+    fs::create_dir_all(&bin).unwrap();
+    symlink(&program, bin.join("afresh")).unwrap();
+    // Runs what is given in place of the package.
+    script(&runners.join("npx"), &format!("shift 2; exec '{}' \"$@\"", program.display()));
+    let other = env.home().join("other");
+    script(&other.join("afresh"), "exit 1");
+    let on_path = bin.join("afresh").display().to_string();
+    let (path, npx) = (program.display().to_string(), format!("npx -y afresh@{VERSION}"));
+    for (folders, team, user) in [
+        (vec![&*bin, &*runners], "afresh", &*on_path),
+        (vec![&*runners], &npx, &path),
+        (vec![&*other, &*bin, &*runners], &npx, &path),
+        (vec![&*other], &path, &path),
+    ] {
+        put(&env.work(), &[(".mcp.json", ONE)]);
+        put(&env.home(), &[(".cursor/mcp.json", ONE)]);
+        let project = run_at(&env, &program, &folders, &["adopt", "--yes"]);
+        let own = run_at(&env, &program, &folders, &["adopt", "--user", "--yes"]);
+        assert_eq!((project.code, own.code), (Some(0), Some(0)), "{}", project.stderr);
+        let front = |file: PathBuf| words(file).join(" ").split(" mcp ").next().unwrap().to_owned();
+        assert_eq!(front(env.work().join(".mcp.json")), team, "{folders:?}");
+        assert_eq!(front(env.home().join(".cursor/mcp.json")), user, "{folders:?}");
+        let is_explained = project.stderr.contains("`--afresh afresh` writes the name alone");
+        assert_eq!(is_explained, team != "afresh", "{}", project.stderr);
+    }
+    // It runs.
+    put(&env.work(), &[(".mcp.json", ONE)]);
+    assert_eq!(run_at(&env, &program, &[&runners], &["adopt", "--yes"]).code, Some(0));
+    let line = words(env.work().join(".mcp.json"));
+    let mut server = Command::new(runners.join(&line[0]));
+    server.args(&line[1..]);
+    env.furnish(&mut server);
+    let output = server.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(env.events("server_started")[0]["props"]["service"], "one");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn an_older_version_and_a_path_that_is_gone_are_replaced() {
+    let env = TestEnv::new();
+    let adopted = |front: &str| {
+        format!(
+            "{{\"mcpServers\": {{\"one\": {{\"command\": {front}, \"mcp\", \"--name\", \"one\", \"--\", \"cat\", \"-u\"]}}}}}}"
+        )
+    };
+    let gone = env.home().join("gone/afresh");
+    let binary = afresh_binary().display();
+    let old = adopted(r#""npx", "args": ["-y", "afresh@0.0.1""#);
+    let new = adopted(&format!(r#""npx", "args": ["-y", "afresh@{VERSION}""#));
+    for (before, after) in [
+        (old.clone(), new.clone()),
+        (new.clone(), new.clone()),
+        (
+            adopted(r#""npx", "args": ["-y", "afresh@999.0.0""#),
+            adopted(r#""npx", "args": ["-y", "afresh@999.0.0""#),
+        ),
+    ] {
+        env.write(".mcp.json", &before);
+        let done = adopt(&env, &["--yes"]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        assert_eq!(text(env.work().join(".mcp.json")), after);
+        let updated = done.stderr.contains("updated `one` in `.mcp.json`");
+        assert_eq!(updated, before != after, "{}", done.stderr);
+    }
+    let lost = format!("\"{}\", \"args\": [\"mcp\", \"--\", \"cat\"]", gone.display());
+    let lost = format!("{{\"mcpServers\": {{\"one\": {{\"command\": {lost}}}}}}}");
+    put(&env.home(), &[(".cursor/mcp.json", &lost)]);
+    let done = adopt(&env, &["--user", "--yes"]);
+    assert!(done.stderr.contains("updated `one`"), "{}", done.stderr);
+    assert_eq!(
+        text(env.home().join(".cursor/mcp.json")),
+        lost.replace(&gone.display().to_string(), &binary.to_string())
+    );
+    // `--afresh` names a runner, and nothing else with blanks in it.
+    env.write("a.json", ONE);
+    assert_eq!(adopt(&env, &["--yes", "--afresh", "uvx", "a.json"]).code, Some(0));
+    assert_eq!(
+        words(env.work().join("a.json"))[..2],
+        ["uvx".to_owned(), format!("afresh@{VERSION}")]
+    );
 }

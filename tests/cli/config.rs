@@ -228,3 +228,30 @@ fn programs_get_json() {
         assert!(rows.len() >= 2, "{arguments:?}");
     }
 }
+
+#[test]
+fn config_show_hides_nothing() {
+    let env = TestEnv::new();
+    env.write("afresh.toml", "[service.web]\ncommand = [\"sh\", \"\\u202e\\u009b31m\"]\n");
+    let shown = env.run(&["config", "show", "--changed"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stdout.contains(r#""\u202E\u009B31m""#), "{}", shown.stdout);
+}
+
+#[test]
+fn the_name_of_a_folder_reaches_no_terminal_as_it_is() {
+    let env = TestEnv::new();
+    let folder = env.work().join("a\u{1b}]0;x\u{7}\u{202e}b");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("afresh.toml"), "").unwrap();
+    for arguments in [&["config", "path"][..], &["config", "path", "--json"], &["config", "check"]]
+    {
+        let mut command = env.afresh(arguments);
+        let shown = command.current_dir(&folder).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(
+            shown.contains("afresh.toml") && !shown.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+            "{shown:?}"
+        );
+    }
+}

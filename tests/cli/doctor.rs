@@ -57,6 +57,7 @@ fn a_sound_machine_has_no_problem() {
     assert_check(&said, "claude", "ok", "␛[1m2.1.0 (Claude Code), `");
     assert_check(&said, "git", "ok", "git version 2.50");
     assert_check(&said, "codex", "ok", "not installed");
+    assert_check(&said, "client files", "ok", "no server of a client is behind afresh here");
     for name in ["cgroup", "open files", "runtime folder"] {
         assert!(check(&said, name)["found"].is_string());
     }
@@ -115,5 +116,73 @@ fn the_text_says_all_without_colours() {
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
+    env.assert_nothing_left();
+}
+
+/// A client's file with one server behind afresh, as these words call it.
+fn client_file(words: &[&str]) -> String {
+    let rest = [&words[1..], &["mcp", "--name", "docs", "--", "server"]].concat();
+    serde_json::json!({"mcpServers": {"docs": {"command": words[0], "args": rest}}}).to_string()
+}
+
+#[test]
+fn client_files_that_call_another_afresh_are_named() {
+    let env = TestEnv::new();
+    fs::create_dir_all(env.home().join(".cursor")).unwrap();
+    let old = env.home().join("old/afresh");
+    fs::create_dir_all(old.parent().unwrap()).unwrap();
+    write_script(&old, "echo ran >> $HOME/ran; echo afresh 0.0.1");
+    let (gone, old) = (env.home().join("gone/afresh"), old.display().to_string());
+    let gone = gone.display().to_string();
+    let npx = ("npx", "exit 1");
+    let own = afresh_tests::afresh_binary().display().to_string();
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], bool, &'a str, &'a str);
+    let cases: [Case<'_>; 8] = [
+        (&[&gone], &[], true, "problem", "gone/afresh`, which does not exist"),
+        (&["afresh"], &[], false, "problem", "runs `afresh`, which is not on PATH"),
+        (
+            &["npx", "-y", "afresh@0.0.1"],
+            &[npx],
+            false,
+            "warning",
+            "runs afresh 0.0.1 by `npx`; this is",
+        ),
+        (&["npx", "-y", "afresh@0.0.1"], &[], false, "problem", "by `npx`, which is not on PATH"),
+        (
+            &["npx", "-y", "afresh@999.0.0"],
+            &[npx],
+            false,
+            "ok",
+            "1 server of a client is behind afresh",
+        ),
+        (
+            &["afresh"],
+            &[("afresh", "echo afresh 0.0.1")],
+            false,
+            "warning",
+            "`afresh`, which is afresh 0.0.1; this is",
+        ),
+        (&[&old], &[], true, "warning", "old/afresh`, which is afresh 0.0.1; this is"),
+        (&[&own], &[], true, "ok", "1 server of a client is behind afresh"),
+    ];
+    for (words, programs, is_users, verdict, found) in cases {
+        fs::remove_dir_all(env.home().join("bin")).ok();
+        fs::remove_file(env.work().join(".mcp.json")).ok();
+        fs::remove_file(env.home().join(".cursor/mcp.json")).ok();
+        let file = match is_users {
+            true => env.home().join(".cursor/mcp.json"),
+            false => env.work().join(".mcp.json"),
+        };
+        fs::write(&file, client_file(words)).unwrap();
+        let (_, said) = examine(&env, programs);
+        assert_check(&said, "client files", verdict, found);
+    }
+    assert_eq!(fs::read_to_string(env.home().join("ran")).unwrap(), "ran\n");
+    // A program that only a project's file names is not run.
+    fs::write(env.work().join(".mcp.json"), client_file(&[&old])).unwrap();
+    fs::remove_file(env.home().join(".cursor/mcp.json")).unwrap();
+    let (_, said) = examine(&env, &[]);
+    assert_check(&said, "client files", "ok", "1 server of a client is behind afresh");
+    assert_eq!(fs::read_to_string(env.home().join("ran")).unwrap(), "ran\n");
     env.assert_nothing_left();
 }

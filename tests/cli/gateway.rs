@@ -40,3 +40,18 @@ fn names_in_a_file_cannot_attack_the_terminal() {
     // A program gets them as they are.
     assert!(env.run(&list).stdout.contains(&format!("./{name}")));
 }
+
+#[test]
+fn a_project_file_that_is_wrong_takes_no_server_of_the_user_away() {
+    let env = TestEnv::new();
+    env.write("afresh.toml", "[gateway]\nhtpp = 1\n");
+    let refused = env.run(&["gateway", "--list"]);
+    assert_eq!(refused.code, Some(3), "there is nothing else: {refused:?}");
+    let own = env.home().join(".config/afresh");
+    std::fs::create_dir_all(&own).expect("ours");
+    std::fs::write(own.join("config.toml"), "[server.mine]\ncommand = [\"x\"]\n").expect("ours");
+    let listed = env.run(&["gateway", "--list"]);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(listed.stdout.starts_with("mine  x\nafresh.toml  left out: "), "{listed:?}");
+    assert!(listed.stderr.contains("the project's `afresh.toml` is left out: "), "{listed:?}");
+}

@@ -57,7 +57,29 @@ fn no_command_shows_the_help() {
     assert!(!bare.stderr.contains("__"), "hidden: {}", bare.stderr);
     let version = env.run(&["--version"]);
     assert_eq!(version.code, Some(0));
-    assert!(version.stdout.starts_with("afresh "), "{}", version.stdout);
+    assert_eq!(version.stdout, concat!("afresh ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn the_verbose_version_names_commit_profile_and_target() {
+    let env = TestEnv::new();
+    let verbose = env.run(&["--version", "--verbose"]);
+    assert_eq!(verbose.code, Some(0), "{}", verbose.stderr);
+    let facts: Vec<_> = verbose.stdout.lines().filter_map(|line| line.split_once(": ")).collect();
+    let [("commit", commit), ("profile", profile), ("target", target)] = facts[..] else {
+        panic!("{}", verbose.stdout);
+    };
+    // A tree without git has no commit.
+    let is_commit = commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(is_commit || commit == "unknown", "{commit}");
+    assert_eq!(profile, if cfg!(debug_assertions) { "dev" } else { "release" });
+    assert!(target.starts_with(std::env::consts::ARCH), "{target}");
+    for words in [["--verbose", "--version"], ["-V", "--verbose"]] {
+        assert_eq!(env.run(&words).stdout, verbose.stdout);
+    }
+    assert_eq!(env.run(&["--verbose", "status"]).code, Some(2));
+    let of_command = env.run(&["keep", "--", "echo", "--version", "--verbose"]);
+    assert_eq!(of_command.stdout, "--version --verbose\n");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn what_somebody_has_changed_is_left_alone() {
     assert_eq!(install(&env, &["--yes"]).code, Some(0));
     let text = fs::read_to_string(unit(&env)).expect("it is written");
     for (changed, said) in [
-        (text.replace("RestartSec=1", "RestartSec=5"), "was changed by somebody"),
+        (text.replace("RestartSec=1", "RestartSec=5"), "was changed since afresh wrote it"),
         ("[Service]\nExecStart=/bin/true\n".to_owned(), "was not written by afresh"),
     ] {
         fs::write(unit(&env), &changed).expect("ours");

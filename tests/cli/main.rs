@@ -7,6 +7,7 @@
 
 mod adopt;
 mod config;
+mod demo;
 mod doctor;
 mod gateway;
 mod help;
@@ -15,6 +16,7 @@ mod install;
 mod plan;
 mod run;
 mod running;
+mod runs;
 mod trust;
 
 use std::process::{Command, Stdio};

@@ -2,7 +2,7 @@
 
 use afresh_core::limits::CONTROL_ANSWER_WAIT;
 use afresh_daemon::monotonic;
-use afresh_tests::{Running, TestEnv, wait_for};
+use afresh_tests::{Running, TestEnv, stop_short, wait_for};
 use nix::sys::signal::Signal;
 
 const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
@@ -261,7 +261,7 @@ fn an_afresh_that_is_stopped_delays_no_command() {
         command.output().expect("afresh runs")
     };
     let other = keep(&elsewhere, "web", &["idle"]);
-    other.signal(Signal::SIGSTOP);
+    stop_short(other.pid());
     here.write("afresh.toml", &format!("[service.a]\ncommand = [{HOSTILE:?}, \"idle\"]\n"));
     for arguments in [&["status"][..], &["status", "--all"], &["down"], &["up", "-d"], &["down"]] {
         let begin = monotonic();

@@ -163,6 +163,19 @@ fn the_content_of_a_file_of_variables_counts_too() {
 }
 
 #[test]
+fn a_file_of_variables_outside_is_not_read_for_a_project() {
+    let env = TestEnv::without_trust();
+    fs::write(env.home().join("vars"), "A=b\n").unwrap();
+    std::os::unix::fs::symlink(env.home().join("vars"), env.work().join("link.env")).unwrap();
+    let server = r#"{"servers":{"a":{"command":"npx","envFile":"link.env"}}}"#;
+    fs::create_dir(env.work().join(".vscode")).unwrap();
+    env.write(".vscode/mcp.json", server);
+    let gateway = env.run(&["gateway", "--trust", "--list"]);
+    assert!(gateway.stderr.contains("it leads out of the project"), "{gateway:?}");
+    assert!(!gateway.stdout.contains("npx"), "{gateway:?}");
+}
+
+#[test]
 fn a_file_of_version_1_is_read_and_a_newer_one_is_left_alone() {
     let env = TestEnv::without_trust();
     env.write("afresh.toml", FILES);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -440,6 +441,26 @@ fn services_that_neither_a_supervisor_nor_a_socket_reaches_are_ended_by_down() {
         let nothing = env.run(&["down"]);
         assert_eq!(nothing.code, Some(4), "{nothing:?}");
     }
+}
+
+#[test]
+fn a_link_in_a_clone_does_not_lead_down_to_services_of_another_workspace() {
+    let (env, clone) = (TestEnv::new(), TestEnv::new());
+    let supervisor = supervisor(&env, "keep", &["one idle"]);
+    pid_of(&env, "one");
+    kill(supervisor);
+    symlink(folder(&env), folder(&clone)).expect("ours");
+    for is_lost in [false, true] {
+        if is_lost {
+            std::fs::remove_file(folder(&env).join("warden.sock")).expect("it is there");
+        }
+        let down = clone.run(&["down"]);
+        assert_eq!(down.code, Some(4), "{down:?}");
+        assert!(!down.stderr.contains("takes them over"), "{down:?}");
+        assert_eq!(hostile(&env).len(), 1, "they are not this workspace's");
+    }
+    assert_eq!(env.run(&["down"]).code, Some(0));
+    env.assert_nothing_left();
 }
 
 #[test]

@@ -256,6 +256,8 @@ fn which_servers_there_are_is_said_without_starting_any() {
     let mut client = Connection::start_as(&env, &["gateway"]);
     client.open();
     pid(&mut client, "notes");
+    let status = client.call("\"status\"", "server_status", &json!({}));
+    assert!(status.contains("broken: left out (") && status.contains("IS_NOT_SET"), "{status}");
     client.hang_up(&env);
     // Where `afresh.toml` has some, it is not looked at.
     env.write("afresh.toml", &[server(&env, "b", "", ""), server(&env, "a", "", "")].concat());

@@ -1,6 +1,6 @@
 //! `afresh gateway --http`: many clients, sessions, tokens, and the commands that see its servers.
 
-use std::thread;
+use std::{fs, thread};
 
 use afresh_tests::connection::kill_server;
 use afresh_tests::http_client::{HttpClient, port_of};
@@ -66,6 +66,83 @@ fn clients_have_sessions_and_equal_ids_are_kept_apart() {
     clients[2].session = None;
     assert_eq!(clients[2].ask("1", "tools/list", &json!({})).status, 400);
     assert_eq!(clients[3].call("1", "a__echo", &json!({"text": "still"})).text(), "still");
+    stop(&env, &mut gateway);
+}
+
+#[test]
+fn sessions_go_on_after_a_restart_of_the_gateway_unless_they_have_ended() {
+    let env = TestEnv::new();
+    let tokens = "[gateway.token.one]\ntoken = \"one-0123456789abcdef\"\n[gateway.token.two]\n\
+                  token = \"two-0123456789abcdef\"\n";
+    let entries = [server(&env, "a", "", ""), tokens.to_owned()];
+    let (mut gateway, port) = start(&env, &entries);
+    let open = |port: u16| {
+        let mut client = HttpClient::new(port);
+        client.token = Some("one-0123456789abcdef".to_owned());
+        client
+    };
+    let (mut kept, mut ended) = (open(port), open(port));
+    kept.open();
+    ended.open();
+    assert!(kept.session.as_ref().is_some_and(|id| id.len() <= 1_024), "{kept:?}");
+    assert_eq!(ended.delete(), 204);
+    let again = |port: u16, old: &HttpClient| {
+        let mut client = open(port);
+        client.session.clone_from(&old.session);
+        client
+    };
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        gateway.signal(signal);
+        gateway.wait();
+        env.assert_nothing_left();
+        let (other, port) = start(&env, &entries);
+        gateway = other;
+        let mut client = again(port, &kept);
+        assert_eq!(client.call("1", "a__echo", &json!({"text": "on"})).text(), "on", "{signal}");
+        assert_eq!(names(client.ask("2", "tools/list", &json!({})).answer())[0], "a__pid");
+        // What has ended stays so, and an id is of its token, whole and unchanged.
+        assert_eq!(again(port, &ended).ask("1", "tools/list", &json!({})).status, 404);
+        let mut thief = again(port, &kept);
+        thief.token = Some("two-0123456789abcdef".to_owned());
+        assert_eq!(thief.ask("1", "tools/list", &json!({})).status, 404);
+        let id = kept.session.clone().unwrap_or_default();
+        let other = if id.starts_with('f') { "e" } else { "f" };
+        let forged = format!("{other}{}", &id[1..]);
+        let last = if id.ends_with('0') { "1" } else { "0" };
+        let long = format!("{id}{}", "A".repeat(2_000));
+        let signature = format!("{}{last}", &id[..id.len() - 1]);
+        let others = [&forged, &forged[..32], &id.replace('.', ""), &id[..32], &signature, &long];
+        for forged in others {
+            let mut client = open(port);
+            client.session = Some(forged.to_owned());
+            assert_eq!(client.ask("1", "tools/list", &json!({})).status, 404, "{forged}");
+        }
+    }
+    stop(&env, &mut gateway);
+}
+
+#[test]
+fn the_end_of_a_session_is_on_disk_when_it_is_answered() {
+    let env = TestEnv::new();
+    let (mut gateway, port) = start(&env, &[server(&env, "a", "", "")]);
+    let file = env.home().join(".local/state/afresh/private/sessions.json");
+    for _ in 0..20 {
+        let mut client = HttpClient::connect(port);
+        let id = client.session.clone().expect("a session");
+        assert_eq!(client.delete(), 204);
+        let stored = fs::read_to_string(&file).expect("it is there");
+        assert!(stored.contains(&id[..32]), "{stored}");
+    }
+    // A kill at once changes nothing.
+    let mut client = HttpClient::connect(port);
+    let session = client.session.clone();
+    assert_eq!(client.delete(), 204);
+    gateway.signal(Signal::SIGKILL);
+    gateway.wait();
+    let (mut gateway, port) = start(&env, &[server(&env, "a", "", "")]);
+    let mut again = HttpClient::new(port);
+    again.session = session;
+    assert_eq!(again.ask("1", "tools/list", &json!({})).status, 404);
     stop(&env, &mut gateway);
 }
 

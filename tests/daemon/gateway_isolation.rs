@@ -2,10 +2,9 @@
 //! looked at is the order of things, never the time: an answer that waited for the other server would
 //! never come.
 
-use afresh_tests::TestEnv;
 use afresh_tests::connection::Connection;
 use afresh_tests::http_client::HttpClient;
-use nix::sys::signal::{Signal, kill};
+use afresh_tests::{TestEnv, stop_short};
 use nix::unistd::Pid;
 use serde_json::json;
 
@@ -32,7 +31,7 @@ fn a_server_that_hangs_holds_up_nobody() {
     ];
     let mut client = connect(&env, &entries);
     let bad = Pid::from_raw(pid(&mut client, "bad"));
-    kill(bad, Signal::SIGSTOP).expect("it runs");
+    stop_short(bad.as_raw());
     for n in 0..10 {
         send_call(&mut client, &format!("\"bad {n}\""), "bad__echo", &json!({"text": "late"}));
     }
@@ -67,7 +66,7 @@ fn a_server_that_takes_nothing_holds_up_nobody() {
     let entries = [server(&env, "good", "", ""), server(&env, "bad", "", "in_flight_max = 65536")];
     let mut client = connect(&env, &entries);
     let bad = Pid::from_raw(pid(&mut client, "bad"));
-    kill(bad, Signal::SIGSTOP).expect("it runs");
+    stop_short(bad.as_raw());
     let before = client.resident();
     // More than its pipe and our queue take: then it is said.
     let text = "x".repeat(1024 * 1024);

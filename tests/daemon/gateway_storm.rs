@@ -78,7 +78,7 @@ fn storm(calls: u64, pause: Option<Duration>) -> Outcome {
     let env = TestEnv::new();
     let more = format!("in_flight_max = 1000\n{AT_ONCE}");
     let entry = |n| {
-        let mode = if n % 2 == 0 { "fails-of-sigterm" } else { "left-alone" };
+        let mode = if n % 2 == 0 { "killed" } else { "left-alone" };
         format!("[server.s{n}]\ncommand = [{ROGUE:?}, {mode:?}]\n{more}")
     };
     let entries: Vec<String> = (0..SERVERS).map(entry).collect();
@@ -173,12 +173,13 @@ fn kill_until(afresh: i32, pause: Duration, is_over: &AtomicBool) -> u64 {
     let mut kills = 0;
     while !is_over.load(Ordering::Relaxed) {
         thread::park_timeout(pause);
-        let may_be = |process: &Process| process.command.ends_with("fails-of-sigterm");
+        let may_be = |process: &Process| process.command.ends_with("killed");
         let victims: Vec<Process> = below(afresh).into_iter().filter(may_be).collect();
         if let Some(victim) =
             victims.get(usize::try_from(kills).expect("few") * 7 % victims.len().max(1))
         {
-            victim.signal(Signal::SIGKILL);
+            let signals = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT];
+            victim.signal(signals[usize::try_from(kills).expect("few") % signals.len()]);
             kills += 1;
         }
     }

@@ -3,16 +3,15 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use afresh_tests::{Running, TestEnv, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use afresh_tests::{Running, TestEnv, stop_short, wait_for};
+use nix::sys::signal::Signal;
 
 use crate::{HOSTILE, stop};
 
 /// A server that is as well as a file says.
 const SERVER: &str = env!("CARGO_BIN_EXE_http-server");
 
-/// Flags for checks without waits.
+/// Flags for checks without waits, unless a test has others.
 const QUICK: [&str; 10] = [
     "--name",
     "web",
@@ -25,6 +24,9 @@ const QUICK: [&str; 10] = [
     "--delay",
     "10ms",
 ];
+
+/// Flags for services that fail only by what they say, until the test lets them recover, however busy the machine is.
+const PATIENT: [&str; 4] = ["--health-failures", "1000", "--health-timeout", "30s"];
 
 /// A server under `afresh keep`, and the file that says how it is.
 struct Web {
@@ -42,7 +44,9 @@ impl Web {
         let flags: Vec<String> = flags.iter().map(|flag| flag.replace("{port}", &port)).collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let command = ["--", SERVER, &port, "mode"];
-        let afresh = env.start(&[&["keep"], &QUICK[..], &flags, &command].concat());
+        let quick = QUICK.chunks(2).filter(|pair| !flags.contains(&pair[0])).flatten().copied();
+        let quick: Vec<&str> = quick.collect();
+        let afresh = env.start(&[&["keep"], &quick[..], &flags, &command].concat());
         afresh.wait_stdout("up ", 1);
         Self { env, afresh, file }
     }
@@ -145,7 +149,7 @@ fn a_service_that_is_stopped_is_found() {
     let web = Web::checked("healthy");
     web.wait_event("health_ready", 1);
     let pid = web.env.wait_for_pid("server_started", 1);
-    kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("it runs");
+    stop_short(pid);
     let crash = web.wait_event("server_crashed", 1);
     assert_eq!(crash["ending"], "health_failed");
     // Its socket takes connections, but nobody answers.
@@ -207,7 +211,7 @@ fn a_slow_start_is_not_killed_and_one_without_end_is() {
     let web = Web::start("closed", &["--health-http", url, "--ready-timeout", "200ms"]);
     web.wait_event("server_crashed", 1);
     web.afresh.wait_stderr(
-        "health check failed: not ready within 200 ms, the last check: nobody listens",
+        "health check failed: not ready within 200 ms, the last check: no process listens",
         1,
     );
     web.turn("healthy");
@@ -238,7 +242,8 @@ fn mcp_servers_of_every_era_are_asked() {
     for (mode, question) in
         [("mcp-plain", "ping"), ("mcp-stream", "ping"), ("mcp-modern", "server/discover")]
     {
-        let web = Web::start(mode, &["--health-mcp", "http://127.0.0.1:{port}/mcp"]);
+        let check = ["--health-mcp", "http://127.0.0.1:{port}/mcp"];
+        let web = Web::start(mode, &[&check[..], &PATIENT].concat());
         web.wait_event("health_ready", 1);
         web.afresh.wait_stdout(&format!("{mode} {question}"), 4);
         let asked = web.afresh.stdout();
@@ -260,7 +265,8 @@ fn a_connection_or_a_command_can_be_the_check() {
     let web = Web::start("healthy", &["--health-tcp", "localhost:{port}"]);
     web.wait_event("health_ready", 1);
     web.stop();
-    let web = Web::start("closed", &["--health-exec", "test -e sign"]);
+    let check = ["--health-exec", "test -e sign"];
+    let web = Web::start("closed", &[&check[..], &PATIENT].concat());
     wait_for("the check has failed", || web.status().to_string().contains("exited with code 1"));
     web.env.write("sign", "");
     web.wait_event("health_ready", 1);

@@ -235,10 +235,28 @@ fn a_state_folder_that_is_a_link_is_not_used() {
 #[test]
 fn a_state_folder_that_was_removed_comes_back_ignored_by_git() {
     let env = TestEnv::new();
-    let script = "rm -rf .afresh; exit 3";
+    // Removed when nothing is being written: a record in the middle of it would make the folder stay.
+    let script =
+        "until grep -q server_started .afresh/audit.jsonl; do :; done; rm -rf .afresh; exit 3";
     env.run(&["keep", "--policy", "never", "--", "sh", "-c", script]);
     let ignored = fs::read_to_string(env.work().join(".afresh/.gitignore"));
     assert_eq!(ignored.ok().as_deref(), Some("*\n"));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_state_folder_among_those_of_other_users_is_not_followed_elsewhere() {
+    let env = TestEnv::new();
+    let (place, elsewhere) = (env.home().join("place"), env.home().join("elsewhere"));
+    fs::create_dir(&place).and_then(|()| fs::create_dir(&elsewhere)).expect("ours");
+    // Without a home, the state is in a folder with the user's number, which others could make after a clean-up.
+    let script = "state=$TMPDIR/afresh-$(id -u); [ -d $state ] || exit 4
+        rm -rf $state; ln -s $ELSEWHERE $state; exit 3";
+    let mut command = env.afresh(&["keep", "--policy", "never", "--", "sh", "-c", script]);
+    command.current_dir(&place).env_remove("HOME").env("ELSEWHERE", &elsewhere);
+    let mut afresh = Running::start(command);
+    assert_eq!(afresh.wait().code(), Some(3));
+    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0);
     env.assert_nothing_left();
 }
 

@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use afresh_tests::{TestEnv, wait_for};
+use afresh_tests::{TestEnv, stop_short, wait_for};
 use serde_json::{Value, json};
 
 use crate::mcp::{Client, QUICK, text_of};
-use crate::mcp_tools::stop_short;
 
 /// The reasons of all restarts that were asked for.
 fn reasons(env: &TestEnv) -> Vec<String> {
@@ -187,9 +186,13 @@ fn a_server_that_works_is_left_alone() {
     let trace = env.work().join("trace.jsonl");
     let flags = [&QUICK[..], &WEDGE, &["--trace", "trace.jsonl"]].concat();
     let mut client = Client::connect(&env, &flags, "");
-    let pid = client.pid();
+    let (pid, tools) = (client.pid(), client.tools());
     client.send_call(50, "burn", &json!({"for": "enough"}));
     wait_for("it is asked whether it lives", || pings(&trace) == 1);
+    // It does not answer: that is shown, and the tools are known.
+    wait_for("it is shown", || env.run(&["status"]).stdout.contains("no answer since 20"));
+    assert_eq!(client.call_ours("server_status", &json!({}))["state"], "degraded");
+    assert_eq!(client.tools(), tools);
     // The same again takes as long as to find that one hangs.
     let mut other = Client::connect(&env, &[&QUICK[..], &WEDGE, &["--name", "other"]].concat(), "");
     other.call("hang", &json!({}));
@@ -197,6 +200,24 @@ fn a_server_that_works_is_left_alone() {
     env.write("enough", "");
     assert_eq!(text_of(&client.hear()), pid.to_string());
     assert_eq!(client.pid(), pid);
+    assert_eq!(client.call_ours("server_status", &json!({}))["state"], "ready");
+    client.hang_up(&env);
+}
+
+#[test]
+fn the_calls_of_a_server_that_hangs_are_answered_as_soon_as_it_is_to_be_restarted() {
+    let env = TestEnv::new();
+    let flags = [&QUICK[..], &["--drain-timeout", "1h", "--stop-timeout", "1h"]].concat();
+    let mut client = Client::connect(&env, &flags, "");
+    let old = client.pid();
+    client.send_call(50, "later", &json!({}));
+    client.call("echo", &json!({}));
+    stop_short(old);
+    client.send_call(51, "restart_server", &json!({}));
+    let answers = [client.hear(), client.hear()];
+    assert_eq!((&answers[0]["id"], &answers[1]["id"]), (&json!(50), &json!(51)), "{answers:?}");
+    assert!(text_of(&answers[0]).contains("The server hung"), "{answers:?}");
+    assert_ne!(client.pid(), old);
     client.hang_up(&env);
 }
 

@@ -267,9 +267,11 @@ fn a_client_that_asks_us_and_never_reads_is_not_read_either() {
     let (mut connection, _stdout) = Connection::start_deaf(&env, &QUICK, &[SERVER]);
     let mut stdin = connection.take_stdin();
     let writer = std::thread::spawn(move || {
-        let thousand = (0..1_000).map(|id| call_line(&id.to_string(), "server_status"));
-        let thousand = thousand.collect::<String>();
-        while stdin.write_all(thousand.as_bytes()).is_ok() {}
+        // The answers have the ids: long ones fill all buffers soon.
+        let pad = "x".repeat(10_000);
+        let hundred = (0..100).map(|id| call_line(&format!("\"{id}{pad}\""), "server_status"));
+        let hundred = hundred.collect::<String>();
+        while stdin.write_all(hundred.as_bytes()).is_ok() {}
     });
     let mut before = u64::MAX;
     let mut same = 0;

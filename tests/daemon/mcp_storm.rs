@@ -1,5 +1,5 @@
-//! The storm: many calls at once through one `afresh mcp` whose server is killed, stopped, exits and is
-//! restarted all the time. Each call has a number, and whoever does it writes the number down: so it
+//! The storm: many calls at once through one `afresh mcp` whose server is killed, ended by SIGTERM and SIGINT from
+//! outside, stopped, exits and is restarted all the time. Each call has a number, and whoever does it writes the number down: so it
 //! can be seen afterwards that nothing was done twice.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +106,7 @@ impl Storm {
         println!("AFRESH_TEST_SEED={seed}");
         let env = TestEnv::new();
         let flags = [&FLAGS[..], more].concat();
-        let mut connection = Connection::start(&env, &flags, &[SERVER, "fails-of-sigterm"]);
+        let mut connection = Connection::start(&env, &flags, &[SERVER, "left-alone"]);
         if modern {
             let params =
                 format!(r#"{{"_meta":{MODERN_META},"notifications":{{"toolsListChanged":true}}}}"#);
@@ -165,7 +165,7 @@ impl Storm {
     fn ask(&mut self, ask: Ask) {
         let number = self.next;
         self.next += 1;
-        let code = if self.random.below(2) == 0 { 42 } else { 1 };
+        let code = [42, 1, 0][self.random.below(3) as usize];
         let (method, name, arguments) = match ask {
             Ask::Run => ("tools/call", "run", json!({"number": number})),
             Ask::Exit => ("tools/call", "exit", json!({"number": number, "code": code})),
@@ -309,7 +309,8 @@ fn strike(afresh: i32, random: &mut Random) {
     let instance = instances[random.below(instances.len() as u64) as usize];
     match random.below(10) {
         0..=3 => instance.signal(Signal::SIGKILL),
-        4 | 5 => instance.signal(Signal::SIGTERM),
+        4 => instance.signal(Signal::SIGTERM),
+        5 => instance.signal(Signal::SIGINT),
         6 | 7 => {
             instance.signal(Signal::SIGSTOP);
             std::thread::park_timeout(Duration::from_micros(random.below(4_000)));

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use afresh_tests::{Running, TestEnv, wait_for};
+use afresh_tests::{Running, TestEnv, stop_short, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -16,15 +16,6 @@ const OURS: [&str; 4] =
 
 fn signal(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("it runs");
-}
-
-/// Stops a process; it does nothing more when this returns.
-pub(crate) fn stop_short(pid: i32) {
-    signal(pid, Signal::SIGSTOP);
-    wait_for("it stands still", || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
-        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
-    });
 }
 
 /// Whether the client was told that the tools have changed.

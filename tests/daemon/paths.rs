@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use afresh_tests::{Finished, Running, TestEnv, wait_for};
 use nix::sys::signal::Signal;
@@ -200,6 +201,42 @@ fn links_in_the_state_folder_lead_a_run_nowhere() {
     }
 }
 
+#[test]
+fn what_a_clone_links_to_is_not_shown() {
+    let env = TestEnv::new();
+    let (other, state) = (env.home().join("other"), env.work().join(".afresh"));
+    fs::create_dir_all(other.join("logs")).expect("ours");
+    assert_eq!(env.run(&["keep", "--log", "--name", "web", "--", "echo", "hush"]).code, Some(0));
+    for name in ["audit.jsonl", "logs"] {
+        fs::rename(state.join(name), other.join(name)).expect("ours");
+        symlink(other.join(name), state.join(name)).expect("ours");
+    }
+    for command in [&["history"][..], &["logs"], &["logs", "web"]] {
+        fails(&env.run(command), 5, &["is a symbolic link, and none is followed in a project"]);
+    }
+    fs::remove_dir_all(&state).expect("ours");
+    symlink(&other, &state).expect("ours");
+    for command in [&["history"][..], &["logs"]] {
+        let shown = env.run(command);
+        assert!(!shown.stdout.contains("hush") && !shown.stdout.contains("web"), "{shown:?}");
+    }
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_git_file_that_points_elsewhere_makes_a_run_write_nothing_there() {
+    for target in ["../home", "../other.git"] {
+        let env = repository(&[]);
+        fill(&env);
+        fs::rename(env.work().join(".git"), env.work().join("../other.git")).expect("ours");
+        env.write(".git", &format!("gitdir: {target}\n"));
+        fails(&env.run(&RUN), 3, &["which does not name", "core.worktree"]);
+        assert!(!env.work().join(target).join("afresh-run.lock").exists());
+        assert_untouched(&env);
+        env.assert_nothing_left();
+    }
+}
+
 fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
 }
@@ -303,6 +340,63 @@ fn a_fifo_in_the_state_folder_holds_up_no_command() {
     env.assert_nothing_left();
 }
 
+fn finished(mut command: Command) -> Finished {
+    let output = command.output().expect("it runs");
+    Finished {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn a_folder_that_looks_like_a_repository_starts_nothing() {
+    let env = TestEnv::new();
+    git(&env, &["init", "-q"]);
+    // A sparse index lets git fetch what it lacks, by a program that its configuration names.
+    let made = env.home().join("made");
+    fs::create_dir(&made).expect("ours");
+    let run = |arguments: &[&str]| {
+        let done = Command::new("git").arg("-C").arg(&made).args(arguments).output();
+        let done = done.expect("git runs");
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+    };
+    run(&["init", "-q"]);
+    for folder in ["d", "e"] {
+        fs::create_dir(made.join(folder)).expect("ours");
+        fs::write(made.join(folder).join("f"), folder).expect("ours");
+    }
+    run(&["add", "."]);
+    run(&["-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x"]);
+    run(&["sparse-checkout", "init", "--cone", "--sparse-index"]);
+    run(&["sparse-checkout", "set", "e"]);
+    let folder = env.work().join("sec");
+    fs::create_dir_all(folder.join("refs/heads")).expect("ours");
+    fs::create_dir_all(folder.join("objects")).expect("ours");
+    fs::create_dir_all(folder.join("info")).expect("ours");
+    fs::write(folder.join("HEAD"), "ref: refs/heads/master\n").expect("ours");
+    fs::copy(made.join(".git/index"), folder.join("index")).expect("ours");
+    fs::copy(made.join(".git/info/sparse-checkout"), folder.join("info/sparse-checkout"))
+        .expect("ours");
+    let config = "[core]\nrepositoryformatversion = 1\nbare = false\nworktree = .\nsparseCheckout = true\n\
+                  sparseCheckoutCone = true\n[index]\nsparse = true\n[extensions]\npartialClone = origin\n\
+                  [remote \"origin\"]\npromisor = true\nurl = .\nuploadpack = \"touch $HOME/started; false \"\n";
+    fs::write(folder.join("config"), config).expect("ours");
+    env.write("sec/tok", &"ab".repeat(32));
+    env.write(
+        "afresh.toml",
+        &format!(
+            "[gateway.token.me]\ntoken_file = \"sec/tok\"\n[server.a]\ncommand = [{HOSTILE:?}]\n"
+        ),
+    );
+    assert_eq!(env.run(&["gateway", "--list"]).code, Some(0), "git does not track it");
+    assert!(!env.home().join("started").exists());
+    git(&env, &["add", "sec/tok"]);
+    fails(&env.run(&["gateway", "--list"]), 3, &["git tracks it"]);
+    assert!(!env.home().join("started").exists());
+    env.assert_nothing_left();
+}
+
 #[test]
 fn a_token_that_git_tracks_is_refused() {
     let env = TestEnv::new();
@@ -310,8 +404,7 @@ fn a_token_that_git_tracks_is_refused() {
     // A home folder can be a repository.
     let home = env.home();
     let git_at_home = |arguments: &[&str]| {
-        let finished =
-            std::process::Command::new("git").arg("-C").arg(&home).args(arguments).status();
+        let finished = Command::new("git").arg("-C").arg(&home).args(arguments).status();
         assert!(finished.is_ok_and(|status| status.success()), "{arguments:?}");
     };
     let keep = ["keep", "--listen", "0", "--", HOSTILE, "exit", "0"];
@@ -331,6 +424,11 @@ fn a_token_that_git_tracks_is_refused() {
     );
     let said = ["token `me` cannot be read from `gateway.token`", "git tracks it"];
     fails(&env.run(&["gateway", "--list"]), 3, &said);
+    // Where git cannot say it, it may be so.
+    let mut command = env.afresh(&["gateway", "--list"]);
+    command.env("PATH", env.home());
+    let said = ["whether git tracks it is not known: git cannot be run", "use `token_env`"];
+    fails(&finished(command), 3, &said);
 
     let secret = "cd".repeat(32);
     env.write("afresh.toml", &format!("[gateway.token.me]\ntoken = \"{secret}\"\n{server}"));

@@ -61,6 +61,37 @@ fn a_dry_run_shows_which_servers_are_supervised() {
 }
 
 #[test]
+fn servers_of_a_project_need_trust_for_each_agent() {
+    let opencode = r#"{"mcp":{"notes":{"type":"local","command":["python3","notes.py"]}}}"#;
+    let codex = "[mcp_servers.notes]\ncommand = \"python3\"\nargs = [\"notes.py\"]\n";
+    for (agent, file, text) in [
+        ("claude", ".mcp.json", SERVERS),
+        ("codex", ".codex/config.toml", codex),
+        ("opencode", "opencode.json", opencode),
+    ] {
+        let env = TestEnv::without_trust();
+        env.write("PLAN.md", PLAN);
+        fs::create_dir_all(env.work().join(".codex")).expect("writable");
+        fs::create_dir_all(env.home().join(".codex")).expect("writable");
+        // Codex reads a project's file only where it trusts the folder itself.
+        let trusted = format!("[projects.{:?}]\ntrust_level = \"trusted\"\n", env.work());
+        fs::write(env.home().join(".codex/config.toml"), trusted).expect("writable");
+        env.write(file, text);
+        let dry = ["run", "--agent", agent, "--dry-run"];
+        let shown = env.run(&dry);
+        assert_eq!(shown.code, Some(0), "{shown:?}");
+        assert!(!shown.stdout.contains("behind afresh"), "{agent}: {shown:?}");
+        assert!(shown.stderr.contains("`server.notes`"), "{agent}: {shown:?}");
+        let behind = format!("MCP server behind afresh: notes (from {file})\n");
+        let shown = env.run(&[&dry[..], &["--trust"]].concat());
+        assert!(shown.stdout.contains(&behind), "{agent}: {shown:?}");
+        assert_eq!(env.run(&["trust", "--yes"]).code, Some(0));
+        let shown = env.run(&dry);
+        assert!(shown.stdout.contains(&behind), "{agent}: {shown:?}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_understood_is_a_warning() {
     let env = project();
     env.write(".mcp.json", "{\"mcpServers\": {");
@@ -71,6 +102,18 @@ fn a_file_that_cannot_be_understood_is_a_warning() {
         "{shown:?}"
     );
     assert!(shown.stderr.contains("the run goes on without"), "{shown:?}");
+}
+
+#[test]
+fn a_link_out_of_the_repository_is_not_read_as_its_file_of_servers() {
+    let env = project();
+    fs::create_dir_all(env.work().join(".git")).expect("the workspace is writable");
+    let outside = env.home().join("servers.json");
+    fs::write(&outside, SERVERS).expect("home is writable");
+    fs::remove_file(env.work().join(".mcp.json")).expect("ours");
+    std::os::unix::fs::symlink(&outside, env.work().join(".mcp.json")).expect("ours");
+    let shown = env.run(&DRY);
+    assert!(!format!("{shown:?}").contains("notes"), "{shown:?}");
 }
 
 #[test]

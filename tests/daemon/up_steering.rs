@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use afresh_tests::api::Api;
-use afresh_tests::{TestEnv, reaches, wait_for};
+use afresh_tests::{TestEnv, reaches, stop_short, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -185,12 +185,15 @@ fn requests_that_are_merged_are_counted_once_everywhere() {
     }
     assert_eq!(env.run(&["restart", "a"]).code, Some(0));
     wait_for("it runs", || wait_up(&env, "a") != pid);
-    let total = status(&env, "a")["restarts"]["total"].clone();
-    assert!(total.as_u64() < Some(4), "some are merged: {total}");
-    let metrics = api.ask("GET /metrics", "").body;
-    let sample =
-        format!("afresh_service_restarts_total{{service=\"a\",reason=\"requested\"}} {total}\n");
-    assert!(metrics.contains(&sample), "{total}: {metrics}");
+    // The last one may still be under way when the first of both is read.
+    wait_for("status and metrics agree", || {
+        let total = status(&env, "a")["restarts"]["total"].clone();
+        assert!(total.as_u64() < Some(4), "some are merged: {total}");
+        let sample = format!(
+            "afresh_service_restarts_total{{service=\"a\",reason=\"requested\"}} {total}\n"
+        );
+        api.ask("GET /metrics", "").body.contains(&sample)
+    });
     stop(&env, &mut afresh);
 }
 
@@ -255,7 +258,7 @@ fn an_afresh_that_does_not_answer_is_not_taken_for_none() {
     define(&env, &[idle("e", "")]);
     let mut afresh = env.start(&["up"]);
     wait_up(&env, "e");
-    afresh.signal(Signal::SIGSTOP);
+    stop_short(afresh.pid());
     let told = format!("the afresh with pid {} does not answer", afresh.pid());
     fails(&env.run(&["stop", "e"]), 5, &[&told, "kill -CONT"]);
     fails(&env.run(&["reload"]), 5, &[&told]);

@@ -269,14 +269,19 @@ fn head(stream: &mut BufReader<TcpStream>) -> (u16, Option<String>, Option<usize
         let mut line = String::new();
         let read = stream.read_line(&mut line).expect("a head");
         assert!(read > 0, "the connection is closed");
-        let line = line.trim_end().to_ascii_lowercase();
-        match line.split_once(": ") {
-            None if line.is_empty() => return (status, session, length, is_stream),
-            None => status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0),
-            Some(("mcp-session-id", value)) => session = Some(value.to_owned()),
-            Some(("content-length", value)) => length = value.parse().ok(),
-            Some(("transfer-encoding", "chunked")) => is_stream = true,
-            Some(_) => {}
+        let line = line.trim_end();
+        let Some((name, value)) = line.split_once(": ") else {
+            if line.is_empty() {
+                return (status, session, length, is_stream);
+            }
+            status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+            continue;
+        };
+        match (name.to_ascii_lowercase().as_str(), value) {
+            ("mcp-session-id", value) => session = Some(value.to_owned()),
+            ("content-length", value) => length = value.parse().ok(),
+            ("transfer-encoding", "chunked") => is_stream = true,
+            _ => {}
         }
     }
 }

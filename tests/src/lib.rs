@@ -198,6 +198,17 @@ impl Drop for TestEnv {
     }
 }
 
+/// Stops a process; it does nothing more when this returns.
+#[track_caller]
+pub fn stop_short(pid: i32) {
+    let signal = nix::sys::signal::Signal::SIGSTOP;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("it runs");
+    wait_for("it stands still", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    });
+}
+
 /// The records of a trail, oldest first.
 pub fn records_of(audit_file: &Path) -> Vec<serde_json::Value> {
     let name = audit_file.file_name().expect("a file").to_string_lossy().into_owned();

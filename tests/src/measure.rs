@@ -3,10 +3,12 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 use crate::process::{self, Process};
 use crate::{Running, TestEnv, afresh_binary, wait_for};
@@ -22,15 +24,28 @@ pub fn bench(title: &str, run: impl FnOnce(&mut Report)) -> ExitCode {
     // Built before the clock runs, and before the first line of a table.
     afresh_binary();
     println!("\n{title}\n");
-    let mut report = Report { missed: 0 };
+    let mut report = Report { missed: 0, figures: Vec::new() };
     run(&mut report);
+    if let Some(folder) = std::env::var_os(JSON_FOLDER) {
+        let name = title.split(':').next().unwrap_or(title);
+        let path = PathBuf::from(folder).join(format!("{name}.json"));
+        let version = env!("CARGO_PKG_VERSION");
+        let all = json!({"bench": title, "afresh": version, "figures": report.figures});
+        fs::write(&path, format!("{all:#}\n"))
+            .expect("the folder of AFRESH_BENCH_JSON is writable");
+        println!("\n  figures: {}", path.display());
+    }
     ExitCode::from(u8::from(report.missed > 0))
 }
+
+/// The folder that benches write their figures to, as JSON.
+const JSON_FOLDER: &str = "AFRESH_BENCH_JSON";
 
 /// What a bench prints.
 #[derive(Debug)]
 pub struct Report {
     missed: usize,
+    figures: Vec<Value>,
 }
 
 impl Report {
@@ -38,6 +53,12 @@ impl Report {
     pub fn row(&self, name: &str, columns: &[&str]) {
         let columns: String = columns.iter().map(|column| format!("{column:>14}")).collect();
         println!("  {name:<34}{columns}");
+    }
+
+    /// A figure for programs: of this program, in this unit.
+    pub fn figure(&mut self, what: &str, of: &str, value: f64, unit: &str) {
+        let value = (value * 1e3).round() / 1e3;
+        self.figures.push(json!({"what": what, "of": of, "value": value, "unit": unit}));
     }
 
     /// A line by itself.
@@ -214,6 +235,8 @@ pub struct Memory {
     pub pss: u64,
     /// What belongs to no file: heap and stacks. Pages of files come and go with the kernel's cache.
     pub anonymous: u64,
+    /// What no other process shares: it is free again when the process ends.
+    pub private: u64,
 }
 
 impl Memory {
@@ -221,7 +244,8 @@ impl Memory {
     pub fn of(pid: i32) -> Self {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
         let field = |name| field(&text, name);
-        Self { rss: field("Rss:"), pss: field("Pss:"), anonymous: field("Anonymous:") }
+        let private = field("Private_Clean:") + field("Private_Dirty:");
+        Self { rss: field("Rss:"), pss: field("Pss:"), anonymous: field("Anonymous:"), private }
     }
 }
 

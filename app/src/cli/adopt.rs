@@ -2,16 +2,18 @@
 //! stderr.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use afresh_core::adopt::{
-    ClientServer, DiffLine, DiffMark, File, State, Wrapper, is_afresh, is_yaml, yaml_snippet,
+    Audience, ClientServer, DiffLine, DiffMark, EntryChange, File, OwnProgram, PackageRunner,
+    State, Wrapper, is_afresh, is_yaml, yaml_snippet,
 };
+use afresh_core::client_file_paths::project_files;
 use afresh_core::text::harmless;
-use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::client_files::{
-    ClientFile, ClientText, FileOwner, ReadClientFileError, own_command,
+    ClientFile, ClientText, FileOwner, OwnPaths, ReadClientFileError, is_in_path,
 };
+use afresh_daemon::{HAS_SCRIPT_RUNNERS, HOME_VARIABLE};
 use clap::{Args, Parser};
 use serde_json::{Value, json};
 
@@ -29,8 +31,10 @@ use crate::output::{self, Paint};
 /// Comments and formatting stay, servers without a command (HTTP) are left alone, running it twice changes
 /// nothing, and `--undo` gives back the same bytes. Secrets are left out of what is shown.
 ///
-/// A client that was started from a desktop may have another PATH than your shell. So `afresh` is written by
-/// its name if that leads to this program, and otherwise by its whole path; `--afresh` decides otherwise.
+/// Into your own configurations it writes afresh's whole path, since a client that was started from a desktop may have
+/// another PATH than your shell. Into a project's, which others share, it writes `afresh` if that leads to this
+/// program, or else `npx -y afresh@VERSION` (or `uvx`). Where npx or uvx runs it, it writes that. `--afresh` decides
+/// otherwise. An older version that stands there is replaced by this one, and so is a path that is gone.
 ///
 /// Exits with 1 where changes are due and were not made, with 3 where a file cannot be understood, with 4
 /// where there is none, with 5 where one cannot be read or changed.
@@ -42,6 +46,7 @@ use crate::output::{self, Paint};
                   afresh adopt --list                 which files and servers there are\n  \
                   afresh adopt --user --only github   one server, in your own configurations\n  \
                   afresh adopt --yes .vscode/mcp.json just this file, without asking\n  \
+                  afresh adopt --share                one process of each server for all clients\n  \
                   afresh adopt --with=--max-restarts --with=0\n  \
                   afresh adopt --undo                 takes it back"
 )]
@@ -74,9 +79,13 @@ pub(crate) struct AdoptArgs {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// How afresh is called [default: `afresh` if that leads here, or else the whole path]
+    /// How afresh is called: a name, a path, or `npx`, `uvx`, `bunx` [default: what fits the installation]
     #[arg(long, value_name = "COMMAND", conflicts_with = "undo")]
     afresh: Option<String>,
+
+    /// Have clients share one process of each server: `afresh mcp --share`
+    #[arg(long, conflicts_with = "undo")]
+    share: bool,
 
     /// A flag for `afresh mcp`; may be given more than once
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true, conflicts_with = "undo")]
@@ -99,8 +108,8 @@ struct ReadFile {
 struct AdoptPlan {
     text: ClientText,
     servers: Vec<ClientServer>,
-    /// The servers that change.
-    touched: Vec<String>,
+    /// The servers that change, and how.
+    touched: Vec<(String, EntryChange)>,
     new: String,
     diff: Vec<DiffLine>,
     /// What a person puts into it, where it is YAML.
@@ -115,10 +124,11 @@ impl AdoptPlan {
 }
 
 pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> CommandResult {
-    let program = program(arguments, environment)?;
-    check_flags(&arguments.with)?;
-    let wrapper = Wrapper { program: &program, with: &arguments.with };
-    let (mut seen, others) = look(arguments, environment, &wrapper);
+    let invocations = Invocations::choose(arguments, environment)?;
+    let share = arguments.share.then(|| "--share".to_owned());
+    let with: Vec<String> = share.into_iter().chain(arguments.with.iter().cloned()).collect();
+    check_flags(&with)?;
+    let (mut seen, others) = look(arguments, environment, &invocations, &with);
     if seen.is_empty() && !arguments.list {
         return Err(nothing_found(arguments, &others));
     }
@@ -139,7 +149,7 @@ pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> CommandRe
     if arguments.json {
         print_json(&seen, allowed)?;
     } else {
-        conclude(arguments, &wrapper, &seen, due, allowed);
+        conclude(arguments, &invocations, &seen, due, allowed);
         mention(arguments, &others);
     }
     Ok(match exit_of(&seen) {
@@ -155,22 +165,89 @@ fn exit_of(seen: &[ReadFile]) -> Exit {
 }
 
 /// How afresh is called in the files.
-fn program(arguments: &AdoptArgs, environment: &Environment) -> CommandResult<String> {
-    let program = match &arguments.afresh {
-        Some(program) => program.clone(),
-        // It is not written.
-        None if arguments.undo || arguments.list => "afresh".to_owned(),
-        None => {
-            let path = environment.variable("PATH").map(OsString::as_os_str);
-            own_command(path).or_exit(Exit::Unavailable)?.display().to_string()
-        }
-    };
-    if is_afresh(&program) {
-        return Ok(program);
+struct Invocations {
+    team: Vec<String>,
+    user: Vec<String>,
+    /// The user's folder.
+    home: Option<PathBuf>,
+    /// The caller has said it.
+    is_given: bool,
+}
+
+impl Invocations {
+    fn choose(arguments: &AdoptArgs, environment: &Environment) -> CommandResult<Self> {
+        let home = environment.folder(HOME_VARIABLE);
+        let runner = |word: &str| PackageRunner::ALL.into_iter().find(|it| it.program() == word);
+        let given = |words: &dyn Fn(Audience) -> Vec<String>| Self {
+            team: words(Audience::Team),
+            user: words(Audience::User),
+            home: home.clone(),
+            is_given: true,
+        };
+        let all = match &arguments.afresh {
+            Some(word) => match runner(word) {
+                Some(it) => given(&|who| it.invocation(VERSION, who, HAS_SCRIPT_RUNNERS)),
+                None => given(&|_| vec![word.clone()]),
+            },
+            // It is not written.
+            None if arguments.undo || arguments.list => given(&|_| vec!["afresh".to_owned()]),
+            None => {
+                let path = environment.variable("PATH").map(OsString::as_os_str);
+                let own = OwnPaths::find(path).or_exit(Exit::Unavailable)?;
+                let in_path = |runner: &PackageRunner| is_in_path(path, runner.program());
+                let runners: Vec<PackageRunner> =
+                    PackageRunner::ALL.into_iter().filter(in_path).collect();
+                let text = |path: &Path| path.display().to_string();
+                let (own, on_path) = (text(&own.path), own.on_path.as_deref().map(text));
+                let virtual_env = environment.folder("VIRTUAL_ENV").as_deref().map(text);
+                let own = OwnProgram {
+                    path: &own,
+                    on_path: on_path.as_deref(),
+                    virtual_env: virtual_env.as_deref(),
+                    version: VERSION,
+                    runners: &runners,
+                    has_script_runners: HAS_SCRIPT_RUNNERS,
+                };
+                let (team, user) = (own.invocation(Audience::Team), own.invocation(Audience::User));
+                Self { team, user, home, is_given: false }
+            }
+        };
+        let is_odd = |words: &&Vec<String>| words.len() == 1 && !is_afresh(&words[0]);
+        let Some(odd) = [&all.team, &all.user].into_iter().find(is_odd) else { return Ok(all) };
+        let program = harmless(&odd[0]);
+        let problem =
+            format!("`{program}` is not called afresh: `adopt --undo` would not recognize it");
+        Err(CommandError::new(Exit::Usage, problem)
+            .hint("give the name or the path with `--afresh`"))
     }
-    let problem =
-        format!("`{}` is not called afresh: nobody would know it again", harmless(&program));
-    Err(CommandError::new(Exit::Usage, problem).hint("give the name or the path with `--afresh`"))
+
+    /// That of this file.
+    fn of(&self, file: &ClientFile) -> &[String] {
+        // A file that is named is a project's where projects have one of that name.
+        let is_users =
+            |path: &str| self.home.as_ref().is_some_and(|home| file.path == home.join(path));
+        let is_projects = |path: &Path| {
+            project_files().any(|known| path.ends_with(known.path) && !is_users(known.path))
+        };
+        match file.scope {
+            FileOwner::Project => &self.team,
+            FileOwner::Named if is_projects(&file.path) => &self.team,
+            FileOwner::User | FileOwner::Named => &self.user,
+        }
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The paths of afresh in a file that lead nowhere.
+fn gone_paths(servers: &[ClientServer]) -> Vec<String> {
+    let path = |server: &ClientServer| server.invocation()?.local_path().map(str::to_owned);
+    let is_gone = |path: &String| {
+        let path = Path::new(path);
+        // What cannot be looked at may be there.
+        path.is_absolute() && !path.try_exists().unwrap_or(true)
+    };
+    servers.iter().filter_map(path).filter(is_gone).collect()
 }
 
 /// What `afresh mcp` would refuse is refused here, and not by the client weeks later.
@@ -194,10 +271,13 @@ fn check_flags(flags: &[String]) -> CommandResult<()> {
 fn look(
     arguments: &AdoptArgs,
     environment: &Environment,
-    wrapper: &Wrapper<'_>,
+    invocations: &Invocations,
+    with: &[String],
 ) -> (Vec<ReadFile>, Vec<ReadFile>) {
     let see = |file: ClientFile| {
-        let outcome = plan(&file, arguments, environment, wrapper);
+        let words: Vec<&str> = invocations.of(&file).iter().map(String::as_str).collect();
+        let wrapper = Wrapper { invocation: &words, with, version: Some(VERSION), gone: &[] };
+        let outcome = plan(&file, arguments, environment, &wrapper);
         ReadFile { path: environment.shown(&file.path), file, outcome }
     };
     if !arguments.files.is_empty() {
@@ -255,7 +335,8 @@ fn plan(
     if is_yaml(&path) {
         let says = |key: &str| text.bytes.windows(key.len()).any(|part| part == key.as_bytes());
         let is_ours = file.scope == FileOwner::Named || says("command:") || says("cmd:");
-        let snippet = is_ours.then(|| yaml_snippet(file.client, wrapper));
+        let words = String::from_utf8_lossy(&text.bytes);
+        let snippet = is_ours.then(|| yaml_snippet(file.client, &words, wrapper));
         let (servers, touched, diff) = (Vec::new(), Vec::new(), Vec::new());
         return Ok(AdoptPlan { text, servers, touched, new: String::new(), diff, snippet });
     }
@@ -263,12 +344,19 @@ fn plan(
         .map_err(|error| CommandError::ready(Exit::Config, error.to_string()))?;
     let wanted =
         |server: &ClientServer| arguments.only.is_empty() || arguments.only.contains(&server.name);
-    let (edits, before) = match arguments.undo {
-        true => (read.undo(&wanted), State::Adopted),
-        false => (read.adopt(wrapper, &wanted), State::Plain),
+    let gone = gone_paths(&read.servers);
+    let wrapper = &Wrapper { gone: &gone, ..*wrapper };
+    let edits = match arguments.undo {
+        true => read.undo(&wanted),
+        false => read.adopt(wrapper, &wanted),
     };
-    let touched = read.servers.iter().filter(|s| wanted(s) && s.state() == before);
-    let touched = touched.map(|server| server.name.clone()).collect();
+    let change = |server: &ClientServer| match arguments.undo {
+        true => (server.state() == State::Adopted).then_some(EntryChange::Wrap),
+        false => server.change(wrapper),
+    };
+    let touched = read.servers.iter().filter(|server| wanted(server));
+    let touched =
+        touched.filter_map(|server| Some((server.name.clone(), change(server)?))).collect();
     let (servers, new, diff) = (read.servers.clone(), read.with(&edits), read.diff(&edits));
     let is_empty = servers.is_empty() && file.scope == FileOwner::Named;
     if is_empty {
@@ -410,7 +498,7 @@ fn errors(seen: &[ReadFile]) {
 /// What has become of it, for people.
 fn conclude(
     arguments: &AdoptArgs,
-    wrapper: &Wrapper<'_>,
+    invocations: &Invocations,
     seen: &[ReadFile],
     due: bool,
     allowed: bool,
@@ -430,12 +518,8 @@ fn conclude(
                 snippet.trim_end()
             ));
         }
-        if allowed && !plan.touched.is_empty() {
-            let names: Vec<String> =
-                plan.touched.iter().map(|name| format!("`{}`", harmless(name))).collect();
-            let did = if arguments.undo { "undid" } else { "adopted" };
-            let (names, path) = (names.join(", "), harmless(&seen.path));
-            output::remark(&format!("{did} {names} in `{path}`"));
+        if allowed {
+            name_changes(&seen.path, plan, arguments.undo);
         }
     }
     let failed = seen.iter().any(|seen| seen.outcome.is_err());
@@ -457,12 +541,37 @@ fn conclude(
     let shared = read().any(|(seen, plan)| {
         seen.file.scope == FileOwner::Project && !plan.touched.is_empty() && !arguments.undo
     });
-    if shared && wrapper.program.contains(['/', '\\']) && arguments.afresh.is_none() {
-        output::remark(&format!(
+    if shared && !invocations.is_given {
+        explain(&invocations.team);
+    }
+}
+
+/// Names the servers of a file that have changed.
+fn name_changes(path: &str, plan: &AdoptPlan, is_undo: bool) {
+    let wrapped = if is_undo { "undid" } else { "adopted" };
+    for (which, did) in [(EntryChange::Wrap, wrapped), (EntryChange::Update, "updated")] {
+        let names = plan.touched.iter().filter(|(_, change)| *change == which);
+        let names: Vec<String> = names.map(|(name, _)| format!("`{}`", harmless(name))).collect();
+        if !names.is_empty() {
+            output::remark(&format!("{did} {} in `{}`", names.join(", "), harmless(path)));
+        }
+    }
+}
+
+/// Says why a project's file invokes afresh as it does, where the name alone does not do.
+fn explain(team: &[String]) {
+    match team {
+        [path] if path.contains(['/', '\\']) => output::remark(&format!(
             "`{}` is a path of this machine, because `afresh` on PATH is not this program; \
-             `--afresh afresh` writes the name alone",
-            harmless(wrapper.program)
-        ));
+             `--afresh afresh` writes the name alone, `--afresh npx` a version that npx fetches",
+            harmless(path)
+        )),
+        [_] => {}
+        words => output::remark(&format!(
+            "`{}` works for all who share the project and fetches that version; `--afresh afresh` writes \
+             the name alone",
+            words.join(" ")
+        )),
     }
 }
 
@@ -507,7 +616,7 @@ fn file_to_json(seen: &ReadFile, changed: bool) -> Value {
             if let Some(snippet) = &plan.snippet {
                 all["snippet"] = snippet.as_str().into();
             }
-            all["due"] = plan.touched.clone().into();
+            all["due"] = plan.touched.iter().map(|(name, _)| name.as_str()).collect();
             all["diff"] = plan.diff.iter().map(line).collect();
         }
         Err(error) => all["error"] = error.to_string().into(),

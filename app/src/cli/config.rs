@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, FileKind, ShownEntry, ShownSetting, ShownTable};
+use afresh_core::hidden_characters::is_hidden;
 use afresh_core::report::Origin;
+use afresh_core::text::harmless;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -100,7 +102,10 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> CommandR
     let set = config.shown().filter(|shown| matches!(shown.origin, Origin::Env(_))).count();
     let files = match files.as_slice() {
         [] => "there is no configuration file, the defaults are in force".to_owned(),
-        files => files.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(" and "),
+        files => {
+            let files = files.iter().map(|file| format!("`{}`", harmless(file)));
+            files.collect::<Vec<_>>().join(" and ")
+        }
     };
     let variables = match set {
         0 => String::new(),
@@ -193,18 +198,32 @@ pub(crate) fn print_tables(rows: &[ShownSetting], tables: &[ShownTable]) -> Comm
     let value_width = value_width.min(VALUE_WIDTH_MAX);
     let paint = Paint::stdout();
     let text = |(heading, origin, rows): &(String, Option<&Origin>, Vec<Row>)| {
-        let mut text = paint.bold(&format!("[{heading}]"));
+        let mut text = paint.bold(&format!("[{}]", visible(heading)));
         if let Some(origin) = origin {
-            text.push_str(&paint.dim(&format!("  # {origin}")));
+            text.push_str(&paint.dim(&format!("  # {}", visible(&origin.to_string()))));
         }
         text.push('\n');
         for (key, value, origin) in rows {
-            let origin = paint.dim(&format!("# {origin}"));
+            let origin = paint.dim(&format!("# {}", visible(&origin.to_string())));
+            let (key, value) = (visible(key), visible(value));
             text.push_str(&format!("{key:key_width$} = {value:value_width$}  {origin}\n"));
         }
         text
     };
     output::print(&sections.iter().map(text).collect::<Vec<_>>().join("\n"))
+}
+
+/// A text with the escapes of TOML for characters that a reader would not see.
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match u32::from(letter) {
+            _ if !is_hidden(letter) => shown.push(letter),
+            code @ ..=0xffff => shown.push_str(&format!("\\u{code:04X}")),
+            code => shown.push_str(&format!("\\U{code:08X}")),
+        }
+    }
+    shown
 }
 
 /// A longer value, such as a path, stands out of its column.
@@ -240,12 +259,12 @@ fn paths(json: bool, environment: &Environment) -> CommandResult {
         };
         return output::print_json(&files.iter().map(row).collect());
     }
-    let widths = files.iter().map(|(_, path)| path.display().to_string().chars().count());
-    let width = widths.max().unwrap_or(0);
+    let shown = |path: &Path| harmless(&path.display().to_string());
+    let width = files.iter().map(|(_, path)| shown(path).chars().count()).max().unwrap_or(0);
     let line = |(kind, path): &(FileKind, PathBuf)| {
         let whose = whose(kind);
         let there = if path.exists() { "exists" } else { "does not exist" };
-        let path = path.display().to_string();
+        let path = shown(path);
         format!("{whose:9}  {path:width$}  {there}\n")
     };
     output::print(&files.iter().map(line).collect::<String>())

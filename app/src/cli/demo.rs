@@ -15,6 +15,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::error::{CommandError, CommandResult, Exit, OrExit};
+use crate::line_wrap::wrap;
 use crate::output::{self, Paint};
 
 /// Watch an MCP server crash, change its code and be killed while its client goes on calling.
@@ -25,6 +26,10 @@ use crate::output::{self, Paint};
 /// Takes some seconds, needs nothing and leaves nothing behind.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
+    /// Show the log lines of `afresh mcp` too
+    #[arg(long, conflicts_with = "json")]
+    log: bool,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -39,31 +44,62 @@ const WATCHED: Duration = Duration::from_millis(1_200);
 /// The time between two calls.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The things that are done to the server, and what is said about them.
-const ACTS: [(&str, &str); 4] = [
-    ("crash", "a bug: the server crashes in the middle of a call"),
-    ("restart", "the agent has written new code, and calls `restart_server`"),
-    ("broken", "the agent has written code that does not start, and calls `restart_server`"),
-    ("kill", "somebody kills the server with SIGKILL"),
+/// What is done to the server.
+#[derive(Clone, Copy, Debug)]
+struct Act {
+    /// Its name in the JSON.
+    name: &'static str,
+    /// What happens.
+    title: &'static str,
+    /// The line above the answer that is shown; nothing where none is.
+    answer_to: &'static str,
+}
+
+const ACTS: [Act; 4] = [
+    Act {
+        name: "crash",
+        title: "The server crashes in the middle of a call.",
+        answer_to: "The call that crashed it is answered:",
+    },
+    Act {
+        name: "restart",
+        title: "The agent has changed the code and calls `restart_server`.",
+        answer_to: "The agent gets this answer:",
+    },
+    Act {
+        name: "broken",
+        title: "The agent has broken the code and calls `restart_server`.",
+        answer_to: "The agent gets this answer:",
+    },
+    Act { name: "kill", title: "The server is killed with SIGKILL.", answer_to: "" },
 ];
 
+/// Terminals of this width break no line.
+const COLUMNS: usize = 80;
+
+/// Lines of one answer that are shown.
+const ANSWER_LINES_MAX: usize = 8;
+
 pub(crate) fn run(arguments: &DemoArgs) -> CommandResult {
-    let (shown, paint) = (!arguments.json, Paint::stdout());
-    let screen = DemoScreen { shown, paint, in_dots: Arc::default() };
-    screen.act("one client, one connection, ten calls a second; each dot is an answer");
+    let paint = Paint::stdout();
+    let (shown, log) = (!arguments.json, arguments.log);
+    let screen = DemoScreen { shown, log, paint, in_dots: Arc::default() };
+    screen.act("One MCP client, one connection, ten calls a second. Each dot is an answer.");
     let folder = Folder::make()?;
     let mut caller = Caller::connect(&folder.0, screen.clone())?;
     caller.watch()?;
     let mut outcomes = Vec::new();
-    for (act, said) in ACTS {
-        screen.act(said);
+    for (number, act) in (1..).zip(ACTS) {
+        screen.act(&format!("{number} of {}  {}", ACTS.len(), act.title));
         caller.pause = Duration::ZERO;
-        let told = caller.play(act)?;
+        let pid_before = caller.last_pid;
+        let answer = caller.play(act.name)?;
         caller.watch()?;
-        told.lines().take(8).for_each(|line| screen.line(&paint.green(line)));
-        let pause = show_duration(caller.pause);
-        screen.line(&format!("the longest that a call took: {pause}"));
-        outcomes.push((act, caller.pause));
+        screen.verdict(&caller, pid_before);
+        if !act.answer_to.is_empty() {
+            screen.answer(act.answer_to, &answer);
+        }
+        outcomes.push((act.name, caller.pause));
     }
     caller.hang_up()?;
     let left = caller.tally.pids.iter().filter(|pid| process_is_alive(**pid)).count();
@@ -94,24 +130,23 @@ fn summarise(
         }))?;
     } else {
         let longest = show_duration(*longest);
-        let verdict =
-            format!("{calls} calls: {lost} lost, {twice} answered twice; longest pause {longest}");
+        let verdict = format!(
+            "{calls} requests: {lost} lost, {twice} answered twice, the longest took {longest}"
+        );
         let verdict =
             if all_well { screen.paint.green(&verdict) } else { screen.paint.red(&verdict) };
         let unknown = match unknown {
             0 => String::new(),
-            count => format!(
-                "  {count} of them met the crash, and were told that their outcome is unknown\n"
-            ),
+            count => format!("  {count} met the crash; each got an error that says so\n"),
         };
         let left = match left {
             0 => "  no process left behind\n".to_owned(),
             left => format!("  {left} PROCESSES LEFT BEHIND\n"),
         };
-        screen.act("the client hangs up");
+        screen.act("The client hangs up.");
         output::print(&format!(
             "  {verdict}\n{unknown}{left}\n\
-             Next: put `afresh mcp --` in front of your own server, or let `afresh adopt` do it.\n",
+             Next: `afresh adopt` puts afresh in front of the servers of your clients.\n",
         ))?;
     }
     Ok(if all_well { Exit::Success } else { Exit::Failed })
@@ -121,6 +156,8 @@ fn summarise(
 #[derive(Clone)]
 struct DemoScreen {
     shown: bool,
+    /// What afresh logs is shown.
+    log: bool,
     paint: Paint,
     /// Dots stand in the line that was begun last.
     in_dots: Arc<Mutex<bool>>,
@@ -133,6 +170,28 @@ impl DemoScreen {
 
     fn line(&self, text: &str) {
         self.print(&format!("  {text}\n"), false);
+    }
+
+    /// What became of the calls during an act, and of the server.
+    fn verdict(&self, caller: &Caller, pid_before: u32) {
+        let (pid, pause) = (caller.last_pid, show_duration(caller.pause));
+        let process = match pid == pid_before {
+            true => format!("pid {pid} still serves"),
+            false => format!("pid {pid_before} → {pid}"),
+        };
+        self.line(&match caller.open.len() {
+            0 => self.paint.green(&format!("✓ no call lost, the longest took {pause}; {process}")),
+            open => self.paint.red(&format!("✗ {open} without an answer; {process}")),
+        });
+    }
+
+    /// The text of an answer, below a line that says whose it is.
+    fn answer(&self, title: &str, text: &str) {
+        self.line(title);
+        let lines = text.lines().take(ANSWER_LINES_MAX);
+        for line in lines.flat_map(|line| wrap(line, COLUMNS - 4)) {
+            self.line(&format!("  {}", self.paint.dim(&line)));
+        }
     }
 
     fn print(&self, text: &str, is_dot: bool) {
@@ -228,11 +287,14 @@ impl Caller {
         }
         if let Some(stderr) = child.stderr.take() {
             let screen = screen.clone();
-            // Shows what afresh says, without the time: the dots are the clock.
+            // Read to its end in any case, so that afresh never waits for a reader. Shown without the time: the
+            // dots are the clock.
             std::thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                     let (_, text) = line.split_once("[SUPERVISOR] ").unwrap_or(("", &line));
-                    screen.line(&screen.paint.dim(text));
+                    if screen.log {
+                        screen.line(&screen.paint.dim(text));
+                    }
                 }
             });
         }
@@ -257,12 +319,12 @@ impl Caller {
         Ok(caller)
     }
 
-    /// Does one thing to the server. Returns what the user should see of it.
+    /// Does one thing to the server. Returns the text of its answer, where it has one.
     fn play(&mut self, act: &str) -> CommandResult<String> {
         match act {
             "crash" => {
                 let answer = self.call("crash", json!({}))?;
-                Ok(format!("the call that crashed it was answered: {}", text_of(&answer)))
+                Ok(text_of(&answer).to_owned())
             }
             "restart" => self.restart("v2", false),
             "broken" => self.restart("broken", true),
@@ -275,7 +337,7 @@ impl Caller {
         let answer = self.call("restart_server", json!({"reason": "new code"}))?;
         let text = text_of(&answer);
         match answer["result"]["isError"] == must_fail {
-            true => Ok(format!("the agent is told: {text}")),
+            true => Ok(text.to_owned()),
             false => Err(failed(format!("restart_server answered {text}"))),
         }
     }
@@ -290,7 +352,7 @@ impl Caller {
         while monotonic() < until {
             let next = self.server_pid()?;
             if next != pid {
-                return Ok(format!("pid {pid} is gone, pid {next} answers"));
+                return Ok(String::new());
             }
         }
         Err(failed("no other instance answers"))
@@ -371,14 +433,16 @@ impl Caller {
         };
         self.tally.answered += 1;
         let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-        if text.contains("outcome is unknown") {
-            self.tally.unknown += 1;
-        }
+        let is_unknown = text.contains("outcome is unknown");
+        self.tally.unknown += u64::from(is_unknown);
         let says_pid = text.split_once(' ').and_then(|(_, pid)| pid.parse().ok());
-        if let Some(pid) = says_pid {
+        // Calls that met the crash count as long as they took, though their answer is an error.
+        if says_pid.is_some() || is_unknown {
             let took = monotonic().saturating_sub(sent);
             self.pause = self.pause.max(took);
             self.tally.longest = self.tally.longest.max(took);
+        }
+        if let Some(pid) = says_pid {
             self.tally.pids.insert(pid);
             self.last_pid = pid;
             self.screen.print("·", true);

@@ -120,7 +120,7 @@ pub(super) fn not_there(environment: &Environment) -> CommandError {
         )),
         None => error.hint(
             "`afresh status --all` shows what runs elsewhere; `afresh keep` and `afresh mcp` end with \
-             whoever started them",
+             the process that started them",
         ),
     }
 }

@@ -23,13 +23,14 @@ pub(super) fn settle(
     root: &Path,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    if trust.is_all {
-        return notes;
-    }
     for (name, path) in files {
         let Some(at) = wanted.servers.iter().position(|server| server.name == *name) else {
             continue;
         };
+        // With all accepted, its content counts as it is at each start.
+        if trust.is_all && leads_out(root, &root.join(path)).is_none() {
+            continue;
+        }
         let Transport::Stdio(stdio) = &mut wanted.servers[at].transport else { continue };
         match request(name, path, root) {
             Ok((request, pairs)) if trust.accepts(&request) => {

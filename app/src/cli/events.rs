@@ -169,7 +169,7 @@ impl EventPrinter {
 
     fn print(&mut self, event: &NumberedEvent) -> std::io::Result<()> {
         if self.json {
-            return self.lines.write(&serde_json::to_string(event)?);
+            return self.lines.write_json(event);
         }
         let time = event.timestamp.replace('T', " ").replace('Z', "");
         let level = format!("{:<7}", event.level);

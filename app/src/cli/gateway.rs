@@ -11,7 +11,8 @@ use afresh_core::gateway::settings::{FrontAddress, Gateway as Wanted};
 use afresh_core::limits::TOKEN_CHARS_MAX;
 use afresh_core::text::harmless;
 use afresh_core::trust::Accepts;
-use afresh_daemon::store::trust::{TrustFile, TrustWatch};
+use afresh_daemon::store::catalogs::RepositoryCatalogs;
+use afresh_daemon::store::trust::{Repository, TrustFile, TrustWatch};
 use afresh_daemon::store::user_state::StateFile as _;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{Gateway, ReloadGateway, git_tracks, guard_front, is_readable_by_others};
@@ -102,13 +103,14 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> CommandR
     config.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
     warnings(&config, sources.root()).iter().for_each(|warning| output::warn(warning));
     import.notes.iter().for_each(|note| output::warn(&format!("note: {}", harmless(note))));
-    trust.say(&["server.", "gateway."], &wanted.untrusted);
+    let names = trust.say(&["server.", "gateway."], &wanted.untrusted);
     if wanted.servers.is_empty() && wanted.untrusted.is_empty() {
         return Err(none(environment, &sources.workspace));
     }
     if arguments.list {
-        return list(&wanted, &import);
+        return list(&wanted);
     }
+    trust.record_flag(&sources.workspace, &config.trail, &names);
     // OpenTelemetry's variables count only here: they may well be there for other programs.
     let variable = |name: &str| environment.variable(name).and_then(|value| value.to_str());
     let otlp = match arguments.otlp.as_ref().or(wanted.otlp.as_ref()) {
@@ -123,6 +125,10 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> CommandR
     let workspace = sources.workspace.clone();
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
     let pins = trust_pins::pins_of(environment).ok();
+    let catalogs = environment
+        .user_state()
+        .ok()
+        .map(|state| RepositoryCatalogs::new(state, Repository::of(&base).identity, base.clone()));
     let place = |path: PathBuf| environment.cwd.join(path);
     let gateway = Gateway {
         wanted,
@@ -135,15 +141,18 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> CommandR
         otlp,
         certificates: environment.folder("SSL_CERT_FILE"),
         pins,
+        catalogs,
+        state: environment.user_state().ok(),
         log_file: arguments.log_file.map(place),
         reload: reload(sources, bound),
         trust: watch.ok(),
+        started_by: environment.started_by,
         workspace,
     };
     Ok(Exit::Command(afresh_daemon::gateway(gateway)?))
 }
 
-fn list(wanted: &Wanted, import: &Import) -> CommandResult {
+fn list(wanted: &Wanted) -> CommandResult {
     let shown = |line: String| match output::is_terminal() {
         true => harmless(&line) + "\n",
         false => line + "\n",
@@ -153,7 +162,7 @@ fn list(wanted: &Wanted, import: &Import) -> CommandResult {
     let untrusted = |name: &String| {
         shown(format!("{}  not trusted: run `afresh trust`", name.trim_start_matches("server.")))
     };
-    let lines = wanted.servers.iter().map(line).chain(import.left_out.iter().map(left));
+    let lines = wanted.servers.iter().map(line).chain(wanted.left_out.iter().map(left));
     output::print(&lines.chain(wanted.untrusted.iter().map(untrusted)).collect::<String>())
 }
 
@@ -172,37 +181,59 @@ impl Sources {
     /// What the configuration says, and what a person should know of it.
     fn read(&self, trust: &Trust) -> CommandResult<(Config, Wanted, Import)> {
         let Self { environment, workspace, from, .. } = self;
-        let config = environment.trusted_config(workspace, &[], trust)?;
+        let mut broken = None;
+        let config = environment.trusted_config(workspace, &[], trust).or_else(|error| {
+            // A project's file that is wrong does not take the user's own servers away.
+            let own = environment.own_config(workspace).ok().filter(Config::has_servers);
+            let text = error.to_string();
+            broken = text.lines().next().map(|line| line.trim_start_matches("error: ").to_owned());
+            own.ok_or(error)
+        })?;
         let variables = environment.config_variables();
         let root = workspace.root().unwrap_or(&environment.cwd);
         let read = |path: PathBuf| {
             let file = root.join(&path);
             let text = match git_tracks(&file) {
-                true => Err("git tracks it, so that all who have the repository know it; run `git rm --cached` on it, and \
-                             write a new one"
+                Ok(true) => Err("git tracks it, so that all who have the repository know it; run `git rm --cached` on it, \
+                                 and write a new one"
                     .to_owned()),
-                false => read_token(&file),
+                Ok(false) => read_token(&file),
+                Err(why) => Err(format!(
+                    "whether git tracks it is not known: {why}; move it out of the repository, or use `token_env`"
+                )),
             };
             (path, text)
         };
         let tracked = config.tracked_tokens();
-        if !tracked.is_empty()
-            && workspace.root().is_some_and(|root| git_tracks(&root.join("afresh.toml")))
-        {
-            return Err(tracked.into());
+        if let Some(root) = workspace.root().filter(|_| !tracked.is_empty()) {
+            match git_tracks(&root.join("afresh.toml")) {
+                Ok(true) => return Err(tracked.into()),
+                Ok(false) => {}
+                Err(why) => {
+                    let error = "`token` stands in a file that git may track";
+                    return Err(CommandError::new(Exit::Config, error)
+                        .hint(format!("whether it does is not known: {why}"))
+                        .hint("use `token_file` with a file outside of the repository, or `token_env`"));
+                }
+            }
         }
         let files: Vec<_> = config.token_files().into_iter().map(read).collect();
         let outside = ExternalValues { env: &variables, files: &files };
         let mut wanted = config.gateway(&outside)?;
         let mut files_of_variables = config.project_env_files();
         let is_of_server = |name: &String| name.starts_with("server.");
+        let has_none = |wanted: &Wanted| {
+            let has_untrusted = wanted.untrusted.iter().any(is_of_server);
+            wanted.servers.is_empty() && wanted.left_out.is_empty() && !has_untrusted
+        };
         let mut import = match from {
             Some(path) => {
                 // What the user has named is used instead.
                 wanted.untrusted.retain(|name| !is_of_server(name));
+                wanted.left_out.clear();
                 named(environment, workspace, &config, path)?
             }
-            None if wanted.servers.is_empty() && !wanted.untrusted.iter().any(is_of_server) => {
+            None if has_none(&wanted) => {
                 let import =
                     found(environment, workspace, &config, &|request| trust.accepts(request))?;
                 files_of_variables = env_files_of(&import.servers);
@@ -213,6 +244,14 @@ impl Sources {
             }
             None => Import::default(),
         };
+        let left_out = wanted.left_out.iter();
+        let said = left_out.map(|(name, why)| format!("server `{name}` is left out: {why}"));
+        import.notes.extend(said);
+        wanted.left_out.append(&mut import.left_out);
+        if let Some(why) = broken {
+            import.notes.push(format!("the project's `afresh.toml` is left out: {why}"));
+            wanted.left_out.push(("afresh.toml".to_owned(), why));
+        }
         if !import.servers.is_empty() {
             wanted.servers = std::mem::take(&mut import.servers);
         }

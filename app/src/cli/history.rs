@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afresh_core::audit::{EventType, Level, actor};
+use afresh_core::hidden_characters::json_for_terminal;
 use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
+use afresh_daemon::WritePath;
 use afresh_daemon::store::history::{Filter, History, HistoryEntry, TrailFollower};
 use afresh_daemon::store::workspace::{TrailFiles, Workspace};
 use clap::{Args, ValueEnum};
@@ -162,13 +164,20 @@ impl HistoryArgs {
 fn trail(environment: &Environment) -> CommandResult<PathBuf> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
-    let path_in =
-        |workspace: &Workspace| TrailFiles::of(workspace, &config.trail).audit.path().to_owned();
-    let path = path_in(&workspace);
-    Ok(match path.exists() {
-        true => path,
-        false => path_in(&environment.located_workspace()),
-    })
+    let audit_in = |workspace: &Workspace| TrailFiles::of(workspace, &config.trail).audit;
+    let audit = audit_in(&workspace);
+    let audit = match audit.path().exists() && audit.link().is_none() {
+        true => audit,
+        false => audit_in(&environment.located_workspace()),
+    };
+    refuse_link(&audit)?;
+    Ok(audit.path().to_owned())
+}
+
+/// A project that was merely cloned can have links to files of others.
+pub(crate) fn refuse_link(path: &WritePath) -> CommandResult<()> {
+    let Some(error) = path.link_error() else { return Ok(()) };
+    Err(CommandError::new(Exit::Unavailable, error.to_string()).hint("remove it"))
 }
 
 /// The last so many; all of them where there is no limit.
@@ -223,7 +232,7 @@ impl HistoryPrinter {
     /// Time, level, service, message, reason and actor.
     fn print(&mut self, entry: &HistoryEntry) -> io::Result<()> {
         if self.json {
-            return self.lines.write(&entry.line);
+            return self.lines.write(&json_for_terminal(&entry.line));
         }
         let time = match entry.stamp {
             Some(stamp) => stamp.to_string().replace('T', " ").replace('Z', ""),

@@ -22,7 +22,7 @@ use crate::output;
                   systemd, or on macOS by an agent of launchd.\n\nThe file is shown first, with the \
                   commands that follow. On a terminal you are asked; elsewhere nothing is done without \
                   `--yes`. Running it twice changes nothing, and `--undo` removes what it wrote. A file \
-                  that somebody has changed, or that is not of afresh, is left alone unless `--force` \
+                  that was changed since, or that is not of afresh, is left alone unless `--force` \
                   says otherwise.\n\nThe PATH of your shell is written into the file, because that of \
                   systemd is short: after it has changed, run the command again.\n\nExits with 1 where \
                   something is due and was not done, or failed.",
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &InstallArgs, environment: &Environment) -> Command
 fn plan(arguments: &InstallArgs, environment: &Environment) -> CommandResult<InstallPlan> {
     let home = environment.folder(HOME_VARIABLE);
     let home = Home::find(home.as_deref(), &|name| environment.folder(name)).ok_or_else(|| {
-        CommandError::new(Exit::Unavailable, "afresh knows nobody who starts programs here")
+        CommandError::new(Exit::Unavailable, "afresh knows no service manager on this system")
             .hint("it needs the systemd or launchd of a user with a home folder")
     })?;
     let workspace = environment.workspace();
@@ -164,7 +164,7 @@ impl InstallPlan {
         let problem = match self.standing {
             Standing::Free | Standing::Same | Standing::Older => return Ok(()),
             _ if arguments.force => return Ok(()),
-            Standing::Changed => "was changed by somebody since afresh wrote it",
+            Standing::Changed => "was changed since afresh wrote it",
             Standing::Foreign => "was not written by afresh",
             Standing::Elsewhere => "is for another workspace of the same name",
         };

@@ -14,6 +14,7 @@ use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use super::history::refuse_link;
 use crate::cli::history::tell_damaged;
 use crate::environment::Environment;
 use crate::error::{CommandError, CommandResult, Exit};
@@ -285,12 +286,14 @@ struct Sources {
 impl Sources {
     /// Finds the logs of these services, or of all in scope.
     fn find(environment: &Environment, names: &[String], all: bool) -> CommandResult<Self> {
-        let folder = environment.workspace().logs();
+        let logs = environment.workspace().writable_logs();
         // Those of a project that cannot be written are with the user's state.
-        let folder = match folder.exists() {
-            true => folder,
-            false => environment.located_workspace().logs(),
+        let logs = match logs.path().exists() && logs.link().is_none() {
+            true => logs,
+            false => environment.located_workspace().writable_logs(),
         };
+        refuse_link(&logs)?;
+        let folder = logs.path().to_owned();
         let files = service_log::services(&folder);
         let running = match RunningServices::find(environment, all) {
             // Files can be read without a running afresh.
@@ -455,7 +458,7 @@ impl LogPrinter {
             if *continues {
                 object["continues"] = true.into();
             }
-            return self.lines.write(&object.to_string());
+            return self.lines.write_json(&object);
         }
         let time = line.time.replace('T', " ").replace('Z', "");
         let label = match self.width {

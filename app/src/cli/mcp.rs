@@ -1,13 +1,17 @@
 //! `afresh mcp`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use afresh_core::config::Flag;
+use afresh_core::duration::parse_duration;
 use afresh_core::mcp::{AddedTools, ToolNames, WhichTools};
-use afresh_daemon::{HookSetup, Keep, Mcp};
+use afresh_core::share::SessionRequest;
+use afresh_daemon::{HookSetup, Keep, Mcp, ShimSetup};
 use clap::{Args, ValueEnum};
 
 use crate::cli::keep::{CommandFlags, PolicyFlags};
+use crate::cli::share;
 use crate::environment::Environment;
 use crate::error::{CommandResult, Exit};
 
@@ -50,6 +54,20 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "PATH")]
     watch: Vec<PathBuf>,
 
+    /// Share the server with other clients of this folder that start it with `--share` and the same command, folder,
+    /// environment and flags. It starts with the first of them, and ends a while after the last
+    #[arg(long, conflicts_with_all = ["trace", "log_file"])]
+    share: bool,
+
+    /// With `--share`: a variable that belongs to a terminal or a session, and keeps clients apart all the same; may be
+    /// given more than once
+    #[arg(long, value_name = "NAME")]
+    share_env: Vec<String>,
+
+    /// With `--share`: how long the server runs on after its last client [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    idle_timeout: Option<Duration>,
+
     /// Record all traffic in this file, as JSON lines with times, secrets left out where known
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -74,6 +92,34 @@ enum OwnTools {
     Restart,
     /// None
     None,
+}
+
+impl OwnTools {
+    const ALL: [Self; 3] = [Self::All, Self::Restart, Self::None];
+
+    /// As on the command line.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Restart => "restart",
+            Self::None => "none",
+        }
+    }
+
+    const fn which(self) -> WhichTools {
+        match self {
+            Self::All => WhichTools::All,
+            Self::Restart => WhichTools::Restart,
+            Self::None => WhichTools::None,
+        }
+    }
+}
+
+/// The tools that a shim asks for.
+pub(super) fn tools_of(session: &SessionRequest) -> AddedTools {
+    let tools = OwnTools::ALL.into_iter().find(|tools| tools.word() == session.tools);
+    let names = session.tool_prefix.clone().map_or(ToolNames::Bare, ToolNames::Prefixed);
+    AddedTools { which: tools.unwrap_or(OwnTools::All).which(), names }
 }
 
 /// What stands in front of the names of these tools.
@@ -165,13 +211,35 @@ impl SwapFlags {
 }
 
 impl McpArgs {
+    /// The shim in front of a shared server; none where the server cannot be shared here, which is said.
+    fn shim(&self, environment: &Environment) -> Option<ShimSetup> {
+        let AddedTools { names, .. } = self.added_tools();
+        let flags = self.policy.flags().into_iter().chain(self.swap.flags());
+        let flag =
+            |flag: Flag<'_>| (flag.name.to_owned(), flag.setting.to_owned(), flag.value.to_owned());
+        share::setup(
+            environment,
+            &self.command,
+            SessionRequest {
+                share_env: self.share_env.clone(),
+                flags: flags.map(flag).collect(),
+                tools: self.tools.word().to_owned(),
+                tool_prefix: match names {
+                    ToolNames::Prefixed(prefix) => Some(prefix),
+                    ToolNames::Bare | ToolNames::Reserved => None,
+                },
+                watch: self.watch.iter().map(|path| path.display().to_string()).collect(),
+                idle_timeout_ms: self
+                    .idle_timeout
+                    .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+                ..SessionRequest::default()
+            },
+        )
+    }
+
     /// The tools of afresh beside the server's.
     fn added_tools(&self) -> AddedTools {
-        let which = match self.tools {
-            OwnTools::All => WhichTools::All,
-            OwnTools::Restart => WhichTools::Restart,
-            OwnTools::None => WhichTools::None,
-        };
+        let which = self.tools.which();
         let names = match (self.tool_prefix, &self.command.name) {
             (ToolPrefix::Name, Some(name)) => ToolNames::Prefixed(name.clone()),
             (ToolPrefix::Name, None) | (ToolPrefix::None, _) => ToolNames::Bare,
@@ -181,6 +249,11 @@ impl McpArgs {
 }
 
 pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResult {
+    if arguments.share
+        && let Some(setup) = arguments.shim(environment)
+    {
+        return share::run(setup);
+    }
     let tools = arguments.added_tools();
     let workspace = environment.workspace();
     let flags: Vec<Flag<'_>> =
@@ -212,6 +285,7 @@ pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResul
         watched: arguments.watch,
         watch_debounce: config.watch_debounce,
         health: config.health,
+        started_by: environment.started_by,
     };
     Ok(Exit::Command(afresh_daemon::mcp(mcp)?))
 }

@@ -23,6 +23,7 @@ pub(crate) mod plan;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod share;
 pub(crate) mod start_stop_restart;
 pub(crate) mod status;
 pub(crate) mod trust;
@@ -52,7 +53,8 @@ use clap::{Parser, Subcommand};
                   afresh status                              what runs here\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
-                  `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.",
+                  `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.\n\
+                  `afresh --version --verbose` names the commit, the profile and the target of this binary.",
     arg_required_else_help = true,
     propagate_version = true
 )]

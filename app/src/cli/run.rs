@@ -21,7 +21,8 @@ use afresh_core::run::plan::{Phase, Plan};
 use afresh_core::run::{Exclude, Finish, Machine, ResumeState};
 use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
-use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
+use afresh_daemon::store::git_folder::git_folder;
+use afresh_daemon::store::lock::{Lock, LockError, Sole};
 use afresh_daemon::store::runs::Runs;
 use afresh_daemon::{AgentSetup, ProcessMark, Run, RunError, RunUpdate, WritePath, program_in};
 use clap::{Args, ValueHint};
@@ -112,7 +113,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     }
     let _lock = Lock::take(&workspace.writable_state(), Sole::Run).map_err(unavailable)?;
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
-    let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
+    let mark = ProcessMark::of(&workspace.writable_state()).map_err(unavailable)?;
     let env = end_leftovers(&mark, environment.variables.clone())?;
     let runs = Runs::open(&workspace.writable_state())?;
     let (cwd, root) = (environment.cwd.as_path(), workspace.root());
@@ -224,7 +225,16 @@ fn end(
 
 /// Two runs that commit to one repository would take each other's work for theirs.
 fn lock_git(folder: &Path, is_unused: bool) -> Result<Option<Lock>, CommandError> {
-    let Some(git) = git_folder(folder).filter(|_| !is_unused) else { return Ok(None) };
+    if is_unused {
+        return Ok(None);
+    }
+    let git = git_folder(folder).map_err(|error| {
+        let hint = format!("if both are yours, run `{}`", harmless(&error.remedy()));
+        CommandError::new(Exit::Config, harmless(&error.to_string()))
+            .hint(hint)
+            .hint("`--no-git` runs the plan without git")
+    })?;
+    let Some(git) = git else { return Ok(None) };
     match Lock::take(&WritePath::beneath(&git, ""), Sole::RunInGit) {
         Ok(lock) => Ok(Some(lock)),
         Err(error @ LockError::Taken { .. }) => Err(unavailable(error)),

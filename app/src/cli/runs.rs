@@ -78,9 +78,9 @@ fn list(runs: Option<&Runs>, arguments: &RunsArgs) -> CommandResult {
             Some(Finish::Failed { .. } | Finish::Refused { .. }) => paint.red(&state),
             Some(Finish::Stopped { .. } | Finish::Skipped { .. }) | None => paint.yellow(&state),
         };
-        let began = row.began.get(..19).unwrap_or(&row.began);
-        let title = harmless(&row.title);
-        lines.write(&format!("{:>4}  {began:<20}  {state}  {:<8}  {title}", row.run, row.agent))?;
+        let began = harmless(row.began.get(..19).unwrap_or(&row.began));
+        let (agent, title) = (harmless(&row.agent), harmless(&row.title));
+        lines.write(&format!("{:>4}  {began:<20}  {state}  {agent:<8}  {title}", row.run))?;
     }
     lines.flush()?;
     Ok(Exit::Success)
@@ -134,11 +134,11 @@ fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> CommandResult {
     let mut lines = Lines::new();
     let paint = Paint::stdout();
     let (title, state) = (paint.bold(&harmless(&row.title)), state(row.finish.as_ref()));
-    lines.write(&format!("{title} (run {}, {}, {state})", row.run, row.agent))?;
+    lines.write(&format!("{title} (run {}, {}, {state})", row.run, harmless(&row.agent)))?;
     for (at, record) in &records {
         if let Some(text) = told(record, paint) {
-            let clock = at.get(11..19).unwrap_or(at);
-            lines.write(&format!("{}  {text}", paint.dim(clock)))?;
+            let clock = harmless(at.get(11..19).unwrap_or(at));
+            lines.write(&format!("{}  {text}", paint.dim(&clock)))?;
         }
         if let Record::GateEnded { passed: false, output, .. } = record {
             for line in shown_output(output) {
@@ -170,7 +170,8 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
             format!("session {} ends: {cause} ({})", attempt.0, harmless(detail))
         }
         Record::Committed { commit, message } => {
-            format!("commit {} {}", commit.get(..9).unwrap_or(commit), harmless(message))
+            let commit = harmless(commit.get(..9).unwrap_or(commit));
+            format!("commit {commit} {}", harmless(message))
         }
         Record::GateEnded { gate, passed: true, took_ms, .. } => {
             let seconds = *took_ms as f64 / 1e3;
@@ -180,7 +181,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
             paint.red(&format!("gate failed: {} ({})", harmless(gate), harmless(ending)))
         }
         Record::Waiting { why, until } => {
-            paint.yellow(&format!("waits until {until}: {}", harmless(why)))
+            paint.yellow(&format!("waits until {}: {}", harmless(until), harmless(why)))
         }
         Record::PhaseEnded { phase, end, detail } => {
             let end = match end {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use afresh_core::control::{HealthState, HealthStatus, RunStatus, ServiceStatus};
 use afresh_core::duration::{parse_duration, show_duration};
+use afresh_core::hidden_characters::json_for_terminal;
 use afresh_core::text::harmless;
 use afresh_daemon::control::{Reached, Watcher, Woken};
 use clap::Args;
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &StatusArgs, environment: &Environment) -> CommandR
         let text = serde_json::to_string_pretty(&all).map_err(|error| {
             CommandError::new(Exit::Internal, format!("the status is no JSON: {error}"))
         })?;
-        return output::print(&format!("{text}\n"));
+        return output::print(&format!("{}\n", json_for_terminal(&text)));
     }
     if chosen.is_empty() {
         output::remark(&running.nothing_here());
@@ -214,6 +215,12 @@ fn in_full(status: &ServiceStatus, load: Load<'_>, paint: Paint) -> Vec<Row> {
     say("restarts", status.restarts.total.to_string());
     for note in status.restarts.last.iter().rev() {
         say("", format!("{} {}", note.time, note.reason));
+    }
+    if let Some(shared) = &status.shared {
+        say("clients", shared.clients.to_string());
+        for apart in &shared.apart {
+            say("", apart.clone());
+        }
     }
     if let Some(workspace) = &status.workspace {
         say("workspace", workspace.clone());

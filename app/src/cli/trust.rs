@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use afresh_core::audit::{EventType, Level, Record};
+use afresh_core::audit::EventType;
 use afresh_core::client_import;
 use afresh_core::config::{self, Config, ConfigSource};
 use afresh_core::gateway::pins::PinnedServer;
@@ -10,8 +10,6 @@ use afresh_core::hidden_characters::escaped;
 use afresh_core::hidden_characters::visible_lines;
 use afresh_core::text::harmless;
 use afresh_core::trust::{TrustRequest, changed_lines};
-use afresh_daemon::own_actor;
-use afresh_daemon::store::trail::Trail;
 use afresh_daemon::store::trust::{TrustFile, TrustedRequest};
 use afresh_daemon::store::workspace::Workspace;
 use clap::Args;
@@ -262,23 +260,10 @@ impl<'a> TrustCommand<'a> {
         Ok(Exit::Success)
     }
 
-    /// Puts a decision on record. One that cannot be written holds up nothing.
+    /// Puts a decision on record.
     fn record(&mut self, event_type: EventType, what: &str, names: &[String]) {
-        let record = Record {
-            level: Level::Info,
-            logger: "afresh.trust".to_owned(),
-            message: format!("{what}: {}", names.join(", ")),
-            event_type,
-            props: vec![
-                ("names", names.into()),
-                ("repository", self.trust.repository.identity.clone().into()),
-                ("pid", std::process::id().into()),
-                ("by", own_actor().to_json()),
-            ],
-        };
-        if let Err(why) = Trail::write_one(&mut self.workspace, &self.config.trail, record) {
-            output::warn(&format!("warning: the decision is not in the trail: {why}"));
-        }
+        let (workspace, trail) = (&mut self.workspace, &self.config.trail);
+        self.trust.record(workspace, trail, (event_type, what), names);
     }
 }
 

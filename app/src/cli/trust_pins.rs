@@ -61,7 +61,6 @@ pub(crate) fn shown(server: &PinnedServer) -> String {
         let how = match its.difference {
             Difference::Added => "new",
             Difference::Changed => "changed",
-            Difference::Removed => "gone",
         };
         text.push_str(&format!("\n  {how}: {}\n", its.item));
         let lines = its.lines.iter().flat_map(|line| visible_lines(line));

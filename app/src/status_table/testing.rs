@@ -29,6 +29,7 @@ pub(crate) fn service(name: &str, state: State) -> ServiceStatus {
         run: None,
         workspace: None,
         command: String::new(),
+        shared: None,
         mechanism: String::new(),
         version: String::new(),
     }

@@ -8,7 +8,8 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 use toml_edit::{Document, Item, Table, Value as Toml};
 
-use super::wrapper::{is_afresh, label};
+use super::invocation::names_afresh;
+use super::wrapper::label;
 use super::{SourceText, jsonc};
 use crate::agent::mcp_servers::{ConfigText, Layer, ProjectContext, ServerEntry};
 use crate::agent::{AgentKind, AgentServer};
@@ -93,7 +94,7 @@ fn supervised(query: &ServerQuery<'_>, entry: ServerEntry) -> Option<SupervisedS
     let rules = &query.agent.profile().servers;
     let words = (rules.words)(&value)?;
     let is_ours =
-        |two: &[String]| is_afresh(&two[0]) && ["mcp", "gateway"].contains(&two[1].as_str());
+        |two: &[String]| names_afresh(&two[0]) && ["mcp", "gateway"].contains(&two[1].as_str());
     if words.first().is_none_or(String::is_empty) || words.windows(2).any(is_ours) {
         return None;
     }

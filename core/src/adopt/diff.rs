@@ -6,7 +6,7 @@ use super::wrapper::{ClientServer, SpannedText, quote};
 use super::{Edit, apply};
 use crate::audit::redact::{redact_args, redact_text};
 use crate::limits::{ADOPT_DIFF_CHARS_MAX, ADOPT_DIFF_LINE_BYTES_MAX};
-use crate::text::harmless;
+use crate::text::{cut, harmless};
 
 /// Lines that are shown before and after a change.
 const CONTEXT: usize = 3;
@@ -180,8 +180,14 @@ impl Group {
         let same = same_start(before.unwrap_or_default(), after.map_or("", String::as_str));
         let start = before.unwrap_or_default().get(..same).unwrap_or_default();
         let from = start.chars().count().saturating_sub(CHARS_BEFORE);
-        shown.extend(removed.iter().map(|line| cut(DiffMark::Removed, line, from)));
-        shown.extend(added.iter().map(|line| cut(DiffMark::Added, line, from)));
+        let last = |lines: &[String]| lines.last().cloned().unwrap_or_default();
+        let after = same_end(&last(&removed), &last(&added)).saturating_sub(CHARS_BEFORE);
+        let parts = |mark, lines: &[String]| -> Vec<DiffLine> {
+            let part = |line: &String| changed_part(mark, line, from, after);
+            lines.iter().flat_map(part).collect()
+        };
+        shown.extend(parts(DiffMark::Removed, &removed));
+        shown.extend(parts(DiffMark::Added, &added));
     }
 }
 
@@ -191,22 +197,34 @@ fn same_start(a: &str, b: &str) -> usize {
     pairs.take_while(|((_, a), b)| a == b).last().map_or(0, |((at, c), _)| at + c.len_utf8())
 }
 
-/// A line that stays.
-fn same_line(line: &str) -> DiffLine {
-    cut(DiffMark::Same, &safe(line, 0), 0)
+/// How many characters two lines have in common at their end.
+fn same_end(a: &str, b: &str) -> usize {
+    a.chars().rev().zip(b.chars().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// A line as it is shown; of a long one, what follows the first `from` characters.
-fn cut(mark: DiffMark, text: &str, from: usize) -> DiffLine {
-    let length = text.chars().count();
-    if length <= ADOPT_DIFF_CHARS_MAX {
-        return DiffLine { mark, text: text.to_owned() };
+/// A line that changes. Of a long one, all but the first and last of so many characters, in lines that fit: who agrees to
+/// a change has seen the whole of it.
+fn changed_part(mark: DiffMark, text: &str, from: usize, after: usize) -> Vec<DiffLine> {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= ADOPT_DIFF_CHARS_MAX {
+        return vec![DiffLine { mark, text: text.to_owned() }];
     }
-    let from = from.min(length - ADOPT_DIFF_CHARS_MAX);
-    let part: String = text.chars().skip(from).take(ADOPT_DIFF_CHARS_MAX).collect();
-    let before = if from > 0 { "…" } else { "" };
-    let after = if from + ADOPT_DIFF_CHARS_MAX < length { "…" } else { "" };
-    DiffLine { mark, text: format!("{before}{part}{after}") }
+    let end = chars.len().saturating_sub(after).max((from + ADOPT_DIFF_CHARS_MAX).min(chars.len()));
+    let start = from.min(end.saturating_sub(ADOPT_DIFF_CHARS_MAX));
+    let mut lines: Vec<String> =
+        chars[start..end].chunks(ADOPT_DIFF_CHARS_MAX).map(|line| line.iter().collect()).collect();
+    if let Some(first) = lines.first_mut().filter(|_| start > 0) {
+        first.insert(0, '…');
+    }
+    if let Some(last) = lines.last_mut().filter(|_| end < chars.len()) {
+        last.push('…');
+    }
+    lines.into_iter().map(|text| DiffLine { mark, text }).collect()
+}
+
+/// A line that stays.
+fn same_line(line: &str) -> DiffLine {
+    DiffLine { mark: DiffMark::Same, text: cut(&safe(line, 0), ADOPT_DIFF_CHARS_MAX) }
 }
 
 /// A line without its secrets, and without what a terminal would obey. Of a huge one, only what is

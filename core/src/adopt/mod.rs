@@ -11,6 +11,7 @@ mod client_json;
 mod client_toml;
 mod diff;
 pub(crate) mod entry_fields;
+mod invocation;
 mod jsonc;
 mod undo;
 mod wrapper;
@@ -19,7 +20,9 @@ mod yaml_snippet;
 use std::ops::Range;
 
 pub use self::diff::{DiffLine, DiffMark};
-pub use self::wrapper::{ClientServer, MCP_FLAGS_ALONE, State, Wrapper, is_afresh};
+pub(crate) use self::invocation::names_afresh;
+pub use self::invocation::{Audience, Invocation, OwnProgram, PackageRunner, is_afresh, is_older};
+pub use self::wrapper::{ClientServer, EntryChange, MCP_FLAGS_ALONE, State, Wrapper};
 pub(crate) use self::wrapper::{SpannedText, Start};
 pub use self::yaml_snippet::{is_yaml, yaml_snippet};
 
@@ -62,7 +65,8 @@ impl<'a> File<'a> {
         Ok(Self { text: source.text, servers })
     }
 
-    /// The changes that put the wrapper in front of those servers that have none and are wanted.
+    /// The changes that put the wrapper in front of those servers that have none, and that bring the wrappers that
+    /// are there up to date, where they are wanted.
     pub fn adopt(
         &self,
         wrapper: &Wrapper<'_>,

@@ -2,7 +2,12 @@
 
 use super::*;
 
-const PLAIN: Wrapper<'static> = Wrapper { program: "afresh", with: &[] };
+const PLAIN: Wrapper<'static> =
+    Wrapper { invocation: &["afresh"], with: &[], version: Some("0.2.0"), gone: &[] };
+const NPX: Wrapper<'static> = Wrapper { invocation: &["npx", "-y", "afresh@0.2.0"], ..PLAIN };
+const WINDOWS: Wrapper<'static> =
+    Wrapper { invocation: &["cmd", "/c", "npx", "-y", "afresh@0.2.0"], ..PLAIN };
+const UVX: Wrapper<'static> = Wrapper { invocation: &["uvx", "afresh@0.2.0"], ..PLAIN };
 
 #[track_caller]
 fn read<'a>(path: &str, text: &'a str) -> File<'a> {
@@ -24,7 +29,8 @@ fn undone(path: &str, text: &str) -> String {
 #[track_caller]
 fn there_and_back(path: &str, text: &str) -> String {
     let with = ["--max-restarts".to_owned(), "0".to_owned()];
-    for wrapper in [PLAIN, Wrapper { program: "/opt/my tools/afresh", with: &with }] {
+    let by_path = Wrapper { invocation: &["/opt/my tools/afresh"], with: &with, ..PLAIN };
+    for wrapper in [PLAIN, by_path, NPX, WINDOWS, UVX] {
         let new = adopted(path, text, &wrapper);
         assert_eq!(adopted(path, &new, &PLAIN), new, "the second time changes nothing");
         assert_eq!(undone(path, &new), text, "undone from {new}");
@@ -39,6 +45,12 @@ fn there_and_back(path: &str, text: &str) -> String {
         }
     }
     adopted(path, text, &PLAIN)
+}
+
+impl ClientServer {
+    fn launch_words(&self) -> Vec<&str> {
+        self.launch.words().into_iter().map(|word| word.text.as_str()).collect()
+    }
 }
 
 fn states(path: &str, text: &str) -> Vec<(String, State, bool)> {
@@ -268,6 +280,89 @@ fn a_wrapper_by_hand_is_recognised_and_undone() {
 }
 
 #[test]
+fn an_older_version_is_replaced_in_place_and_no_other() {
+    for (line, newer) in [
+        (r#""npx", "args": ["-y", "afresh@0.1.0", "mcp", "--name", "a", "--", "x"]"#, true),
+        (r#""cmd", "args": ["/c", "npx", "-y", "afresh@0.1.9", "mcp", "--", "x"]"#, true),
+        (r#""uvx", "args": ["--from", "afresh==0.1.0", "afresh", "mcp", "--", "x"]"#, true),
+        (r#""npx", "args": ["-y", "afresh@0.2.0", "mcp", "--", "x"]"#, false),
+        (r#""npx", "args": ["-y", "afresh@0.3.0", "mcp", "--", "x"]"#, false),
+        (r#""npx", "args": ["-y", "afresh@latest", "mcp", "--", "x"]"#, false),
+        (r#""npx", "args": ["-y", "afresh", "mcp", "--", "x"]"#, false),
+        (r#""npx", "args": ["-y", "other@0.1.0", "mcp", "--", "afresh@0.1.0"]"#, false),
+    ] {
+        let text = format!("{{ // mine\n \"servers\": {{\"a\": {{ \"command\": {line} }} }} }}\n");
+        let file = read("a.json", &text);
+        let new = file.with(&file.adopt(&PLAIN, &|_| true));
+        match newer {
+            true => {
+                let wanted = text.replace("0.1.0", "0.2.0").replace("0.1.9", "0.2.0");
+                assert_eq!(file.servers[0].change(&PLAIN), Some(EntryChange::Update), "{line}");
+                assert_eq!(new, wanted);
+            }
+            false if line.contains("other") => {
+                assert_eq!(file.servers[0].change(&PLAIN), Some(EntryChange::Wrap), "{line}");
+            }
+            false => assert_eq!(new, text),
+        }
+    }
+}
+
+#[test]
+fn a_path_that_is_gone_gives_way_to_the_invocation_of_today() {
+    let gone = ["/old/afresh".to_owned()];
+    let flat = r#"{"servers": {"a": {"command": "/old/afresh", "args": ["mcp", "--name", "a", "--", "x", "y"]}}}"#;
+    let bare = r#"{"servers":{"a":{"command":"/old/afresh","args":["mcp","--name=a","--","x"]}}}"#;
+    let lines = "{\n  \"servers\": {\n    \"a\": {\n      \"command\": \"/old/afresh\",\n      \"args\": [\n        \"mcp\", \"--name\", \"a\", \"--\", \"x\",\n        \"y\"\n      ]\n    }\n  }\n}\n";
+    let whole = r#"{"mcp": {"a": {"command": ["/old/afresh", "mcp", "--name", "a", "--", "x"]}}}"#;
+    let toml = "[mcp_servers.a]\ncommand = \"/old/afresh\" # it\nargs = [\"mcp\", \"--name=a\", \"--\", \"x\"]\n";
+    for (path, text) in
+        [("a.json", flat), ("a.json", bare), ("a.json", lines), ("a.json", whole), ("a.toml", toml)]
+    {
+        for wrapper in [PLAIN, NPX, WINDOWS, UVX] {
+            let wrapper = Wrapper { gone: &gone, ..wrapper };
+            let new = adopted(path, text, &wrapper);
+            assert!(!new.contains("/old"), "{new}");
+            let server = &read(path, &new).servers[0];
+            let words: Vec<&str> =
+                server.launch_words().into_iter().take(wrapper.invocation.len()).collect();
+            assert_eq!(words, wrapper.invocation, "{new}");
+            assert_eq!(undone(path, &new), undone(path, text), "an undo gives the same bytes");
+            assert_eq!(adopted(path, &new, &wrapper), new, "the second time changes nothing");
+            // Nothing else is out of date.
+            assert_eq!(adopted(path, text, &Wrapper { gone: &[], ..wrapper }), text);
+        }
+    }
+}
+
+#[test]
+fn what_the_entries_say_of_afresh_can_be_read() {
+    let text = r#"{"servers": {
+        "a": {"command": "/opt/afresh", "args": ["mcp", "--", "x"]},
+        "b": {"command": "npx", "args": ["-y", "afresh@0.1.0", "mcp", "--", "x"]},
+        "c": {"command": "npm", "args": ["exec", "afresh", "--", "gateway"]},
+        "d": {"command": "npx", "args": ["-y", "server", "--", "afresh", "mcp"]},
+        "e": {"command": "afresh", "args": ["keep", "--", "mcp"]},
+        "f": {"url": "http://127.0.0.1/"}
+    }}"#;
+    let file = read("a.json", text);
+    let found: Vec<Option<Invocation<'_>>> =
+        file.servers.iter().map(ClientServer::invocation).collect();
+    let package = |runner, version| Some(Invocation::Package { runner, version });
+    assert_eq!(
+        found,
+        [
+            Some(Invocation::Program("/opt/afresh")),
+            package("npx", Some("0.1.0")),
+            package("npm", None),
+            None,
+            None,
+            None
+        ]
+    );
+}
+
+#[test]
 fn others_of_a_similar_name_are_not_afresh() {
     for (command, is) in [
         ("afresh", true),
@@ -363,6 +458,28 @@ fn a_diff_shows_what_changes_and_no_secret() {
  }
 "#
     );
+}
+
+#[test]
+fn a_diff_of_one_long_line_shows_every_change_in_it_in_full() {
+    let entry = |at: usize| {
+        let arguments = format!("\"{}\",\"-{at}-end\"", "long ".repeat(100));
+        format!("\"s{at}\":{{\"command\":\"node{at}\",\"args\":[{arguments}]}}")
+    };
+    let entries: Vec<String> = (0..8).map(entry).collect();
+    let text =
+        format!("{{\"x\":\"{}\",\"mcpServers\":{{{}}}}}", "y".repeat(900), entries.join(","));
+    let file = File::read("a.json", text.as_bytes()).unwrap();
+    let lines = file.diff(&file.adopt(&PLAIN, &|_| true));
+    let all = |mark: DiffMark| -> String {
+        lines.iter().filter(|line| line.mark == mark).map(|line| line.text.as_str()).collect()
+    };
+    let (removed, added) = (all(DiffMark::Removed), all(DiffMark::Added));
+    for at in 0..8 {
+        assert!(removed.contains(&format!("\"command\":\"node{at}\"")), "{removed}");
+        assert!(added.contains(&format!("\"--\",\"node{at}\"")), "{added}");
+    }
+    assert!(!added.contains(&"y".repeat(100)), "what stays before it is left out");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::wrapper::{ClientServer, Launch, Split, Wrapped, behind};
 impl ClientServer {
     /// The changes that take the wrapper away.
     pub(super) fn unwrap(&self, text: &str) -> Vec<Edit> {
-        let Wrapped::Yes { command } = behind(&self.launch.words()) else {
+        let Wrapped::Yes { command, flags } = behind(&self.launch.words()) else {
             return Vec::new();
         };
         let delete = |range| Edit { range, text: String::new() };
@@ -17,7 +17,7 @@ impl ClientServer {
             }
             Launch::Split(Split { command: program, args: Some(args), .. }) => {
                 // The list begins behind the program.
-                let (words, command) = (&args.list.words, command - 1);
+                let (words, command, flags) = (&args.list.words, command - 1, flags - 1);
                 let own = &words[command].range;
                 let original = text[own.clone()].to_owned();
                 let restored = |range| Edit { range, text: original.clone() };
@@ -26,7 +26,7 @@ impl ClientServer {
                     return vec![restored(program.range.clone()), front];
                 }
                 let (start, end) = (program.range.end, args.key.start);
-                let is_ours = words[1].text.starts_with("--name=")
+                let is_ours = words[flags].text.starts_with("--name=")
                     && start <= end
                     && text[start..end].chars().all(|c| c == ',' || c.is_ascii_whitespace());
                 if is_ours {

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::Edit;
 use super::entry_fields::{EntryField, EntryStyle};
+use super::invocation::{Invocation, InvocationWords, newer_package};
 
 /// A server as a configuration has it.
 #[derive(Clone, Debug)]
@@ -134,8 +135,8 @@ impl ClientServer {
         let (mut words, mut flags) = (self.launch.words(), Vec::new());
         loop {
             match behind(&words) {
-                Wrapped::Yes { command } => {
-                    let own = words[2..command].iter().copied();
+                Wrapped::Yes { command, flags: first } => {
+                    let own = words[first..command].iter().copied();
                     flags.extend(own.filter(|word| word.text != "--"));
                     words.drain(..command);
                 }
@@ -148,13 +149,75 @@ impl ClientServer {
         }
     }
 
-    /// The changes that put the wrapper in front of it.
-    pub(super) fn wrap(&self, text: &str, wrapper: &Wrapper<'_>) -> Vec<Edit> {
-        if self.state() != State::Plain {
-            return Vec::new();
+    /// How it invokes afresh, where it does.
+    pub fn invocation(&self) -> Option<Invocation<'_>> {
+        let words = self.launch.words();
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        let found = InvocationWords::find(&texts)?;
+        let is_ours = |word: &&str| ["mcp", "gateway"].contains(word);
+        let rest = texts[found.end..].iter().find(|word| **word != "--");
+        rest.is_some_and(is_ours).then(|| found.read(&texts))
+    }
+
+    /// What the wrapper would change here.
+    pub fn change(&self, wrapper: &Wrapper<'_>) -> Option<EntryChange> {
+        match self.state() {
+            State::Plain => Some(EntryChange::Wrap),
+            State::Adopted if self.stale(wrapper).is_some() => Some(EntryChange::Update),
+            State::Adopted | State::Remote | State::Odd(_) => None,
         }
-        let name = label(&self.name);
-        let program = quote(wrapper.program);
+    }
+
+    /// What in its invocation of afresh is out of date.
+    fn stale(&self, wrapper: &Wrapper<'_>) -> Option<Stale<'_>> {
+        let words = self.launch.words();
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        let found = InvocationWords::find(&texts)?;
+        if let Some(at) = found.package {
+            let newer = newer_package(texts[at], wrapper.version?)?;
+            return Some(Stale::Package(words[at], newer));
+        }
+        let is_gone = wrapper.gone.iter().any(|path| path == texts[0]);
+        (found.program == 0 && is_gone).then_some(Stale::Path(words[0]))
+    }
+
+    /// The changes that bring its invocation of afresh up to date.
+    fn update(&self, text: &str, wrapper: &Wrapper<'_>) -> Vec<Edit> {
+        let Some(stale) = self.stale(wrapper) else { return Vec::new() };
+        let program = match stale {
+            Stale::Package(word, newer) => {
+                return vec![Edit { range: word.range.clone(), text: quote(&newer) }];
+            }
+            Stale::Path(program) => program.range.clone(),
+        };
+        let Some((first, rest)) = wrapper.invocation.split_first() else { return Vec::new() };
+        let rest = rest.iter().map(|word| quote(word));
+        match &self.launch {
+            Launch::Whole(list) => {
+                let all: Vec<String> = std::iter::once(quote(first)).chain(rest).collect();
+                vec![Edit { range: program, text: all.join(comma(text, list)) }]
+            }
+            Launch::Split(Split { args: Some(args), .. }) => {
+                let comma = comma(text, &args.list);
+                let rest: Vec<String> = rest.collect();
+                let own = Edit { range: program, text: quote(first) };
+                let more = (!rest.is_empty())
+                    .then(|| in_front(text, &args.list, &rest.join(comma), comma));
+                std::iter::once(own).chain(more).collect()
+            }
+            Launch::Split(_) | Launch::Remote | Launch::Odd(_) => Vec::new(),
+        }
+    }
+
+    /// The changes that put the wrapper in front of it, or bring the one that is there up to date.
+    pub(super) fn wrap(&self, text: &str, wrapper: &Wrapper<'_>) -> Vec<Edit> {
+        match self.change(wrapper) {
+            Some(EntryChange::Wrap) => {}
+            Some(EntryChange::Update) => return self.update(text, wrapper),
+            None => return Vec::new(),
+        }
+        let Some(program) = wrapper.invocation.first() else { return Vec::new() };
+        let (name, program) = (label(&self.name), quote(program));
         match &self.launch {
             Launch::Split(split) => {
                 let command = &text[split.command.range.clone()];
@@ -210,27 +273,45 @@ fn is_line(command: &str) -> bool {
 /// What is put in front of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrapper<'a> {
-    /// How afresh is called: a name, or a path whose last part is one that [`is_afresh`] knows.
-    pub program: &'a str,
+    /// How afresh is invoked: words that `InvocationWords` recognises.
+    pub invocation: &'a [&'a str],
     /// Flags of `afresh mcp`, without `--`.
     pub with: &'a [String],
+    /// The version that replaces older ones where a package runner is asked for one; none where they stay.
+    pub version: Option<&'a str>,
+    /// Paths of afresh that lead nowhere any more, and are replaced.
+    pub gone: &'a [String],
+}
+
+/// What is done to a server's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryChange {
+    /// The wrapper is put in front of its command.
+    Wrap,
+    /// The version or the path of afresh in the wrapper is replaced.
+    Update,
+}
+
+/// The part of an invocation that is out of date.
+enum Stale<'a> {
+    /// This word is a package; it becomes that one.
+    Package(&'a SpannedText, String),
+    /// This word is a path that leads nowhere.
+    Path(&'a SpannedText),
 }
 
 /// The flags of `afresh mcp` that stand alone, or have their value behind a `=`. Each other one is followed by its value.
-pub const MCP_FLAGS_ALONE: [&str; 2] = ["--restart-on-normal-exit", "--spare"];
-
-/// Whether a command is afresh, wherever it is installed.
-pub fn is_afresh(command: &str) -> bool {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
-    name == "afresh" || name.eq_ignore_ascii_case("afresh.exe")
-}
+pub const MCP_FLAGS_ALONE: [&str; 3] = ["--restart-on-normal-exit", "--share", "--spare"];
 
 /// Whether afresh stands in front of a command.
 pub(super) enum Wrapped {
     No,
-    /// The command is this word of the list.
+    /// It does.
     Yes {
+        /// The first word of the command.
         command: usize,
+        /// The first word behind `mcp`.
+        flags: usize,
     },
     /// It does, in front of nothing.
     Broken,
@@ -238,16 +319,21 @@ pub(super) enum Wrapped {
 
 /// Whether the first of these words is afresh in front of a command, and which word that is.
 pub(super) fn behind(words: &[&SpannedText]) -> Wrapped {
-    match words {
-        [program, mcp, ..] if is_afresh(&program.text) && mcp.text == "mcp" => {}
-        _ => return Wrapped::No,
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let Some(found) = InvocationWords::find(&texts) else { return Wrapped::No };
+    // `npm exec` takes a `--` of its own.
+    let separators = usize::from(found.package.is_some() && texts.get(found.end) == Some(&"--"));
+    let mcp = found.end + separators;
+    if texts.get(mcp) != Some(&"mcp") {
+        return Wrapped::No;
     }
-    let mut at = 2;
+    let flags = mcp + 1;
+    let mut at = flags;
     while let Some(word) = words.get(at) {
         match word.text.as_str() {
-            "--" if at + 1 < words.len() => return Wrapped::Yes { command: at + 1 },
+            "--" if at + 1 < words.len() => return Wrapped::Yes { command: at + 1, flags },
             "--" => return Wrapped::Broken,
-            text if !text.starts_with('-') => return Wrapped::Yes { command: at },
+            text if !text.starts_with('-') => return Wrapped::Yes { command: at, flags },
             text if text.contains('=') || MCP_FLAGS_ALONE.contains(&text) => at += 1,
             _ => at += 2,
         }
@@ -255,10 +341,11 @@ pub(super) fn behind(words: &[&SpannedText]) -> Wrapped {
     Wrapped::Broken
 }
 
-/// The words between `afresh` and the command, quoted.
+/// The words between the program and the command, quoted.
 fn words(name: &[&str], wrapper: &Wrapper<'_>, comma: &str) -> String {
     let with = wrapper.with.iter().map(String::as_str);
-    let all = std::iter::once("mcp").chain(name.iter().copied()).chain(with).chain(["--"]);
+    let rest = wrapper.invocation.iter().skip(1).copied().chain(["mcp"]);
+    let all = rest.chain(name.iter().copied()).chain(with).chain(["--"]);
     all.map(quote).collect::<Vec<_>>().join(comma)
 }
 

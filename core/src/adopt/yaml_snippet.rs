@@ -10,16 +10,21 @@ pub fn is_yaml(path: &str) -> bool {
     path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
-/// The entry of a server in the file of this client, with words in capitals for what stands there now.
-pub fn yaml_snippet(client: &str, wrapper: &Wrapper<'_>) -> String {
+/// The entry of a server in the file of this client, with words in capitals for what stands there now. The text says
+/// whose file it is where its place does not.
+pub fn yaml_snippet(client: &str, text: &str, wrapper: &Wrapper<'_>) -> String {
     let with = wrapper.with.iter().map(String::as_str);
-    let words = ["mcp", "--name", "NAME"].into_iter().chain(with);
+    let (program, rest) = wrapper.invocation.split_first().unwrap_or((&"afresh", &[]));
+    let words = rest.iter().copied().chain(["mcp", "--name", "NAME"]).chain(with);
     let words = words.chain(["--", "OLD_COMMAND", "OLD_ARGUMENTS"]);
     let words: Vec<String> = words.map(quote).collect();
-    let (program, args) = (quote(wrapper.program), words.join(", "));
-    match client {
-        GOOSE => format!("extensions:\n  NAME:\n    cmd: {program}\n    args: [{args}]\n"),
-        _ => format!("mcpServers:\n  - name: NAME\n    command: {program}\n    args: [{args}]\n"),
+    let (program, args) = (quote(program), words.join(", "));
+    let is_goose = client == GOOSE || text.lines().any(|line| line.starts_with("extensions:"));
+    match is_goose {
+        true => format!("extensions:\n  NAME:\n    cmd: {program}\n    args: [{args}]\n"),
+        false => {
+            format!("mcpServers:\n  - name: NAME\n    command: {program}\n    args: [{args}]\n")
+        }
     }
 }
 
@@ -30,13 +35,14 @@ mod tests {
     #[test]
     fn each_client_has_its_keys() {
         let with = ["--spare".to_owned()];
-        let wrapper = Wrapper { program: "afresh", with: &with };
+        let wrapper = Wrapper { invocation: &["afresh"], with: &with, version: None, gone: &[] };
         let args = r#"["mcp", "--name", "NAME", "--spare", "--", "OLD_COMMAND", "OLD_ARGUMENTS"]"#;
         let goose = format!("extensions:\n  NAME:\n    cmd: \"afresh\"\n    args: {args}\n");
-        assert_eq!(yaml_snippet(GOOSE, &wrapper), goose);
+        assert_eq!(yaml_snippet(GOOSE, "", &wrapper), goose);
+        assert_eq!(yaml_snippet("", "a: 1\nextensions:\n  x:\n", &wrapper), goose);
         let other =
             format!("mcpServers:\n  - name: NAME\n    command: \"afresh\"\n    args: {args}\n");
-        assert_eq!(yaml_snippet("", &wrapper), other);
+        assert_eq!(yaml_snippet("", "models:\n  - extensions: 1\n", &wrapper), other);
         assert!(is_yaml("a/B.YML") && is_yaml("c.yaml") && !is_yaml("yaml.json"));
     }
 }

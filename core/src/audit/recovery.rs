@@ -26,6 +26,9 @@ pub struct ServiceSummary {
     pub wanted: UserIntent,
     /// Its stop is on record, and no start since. An instance that was on its way then changes nothing.
     is_stop_asked: bool,
+    /// Its start is on record, and no instance since. The end of the one before, which a stop had begun, changes
+    /// nothing.
+    is_start_pending: bool,
     /// It is not in the configuration any more: no user requested its end.
     is_leaving: bool,
 }
@@ -111,7 +114,9 @@ impl ServiceSummary {
             // Its start may have been the last act of a killed supervisor, and is not on record then. A
             // takeover is no request of a user.
             EventType::ServerAdopted => {
-                self.generation = self.generation.max(number("generation").unwrap_or(0));
+                let generation = number("generation").unwrap_or(0);
+                self.is_start_pending &= generation <= self.generation;
+                self.generation = self.generation.max(generation);
                 if self.wanted == UserIntent::AsDefined {
                     self.wanted = UserIntent::Up;
                 }
@@ -119,17 +124,21 @@ impl ServiceSummary {
             EventType::ServerStarted => {
                 self.generation = self.generation.max(number("generation").unwrap_or(0));
                 self.restarts = number("restarts").unwrap_or(self.restarts);
+                self.is_start_pending = false;
                 if !self.is_stop_asked {
                     self.wanted = UserIntent::Up;
                 }
             }
             EventType::ServerStartRequested | EventType::ServerRestartRequested => {
                 (self.wanted, self.is_stop_asked) = (UserIntent::Up, false);
+                self.is_start_pending = true;
             }
             EventType::ServerStopRequested => {
-                (self.wanted, self.is_stop_asked) = (UserIntent::Down, true)
+                (self.wanted, self.is_stop_asked) = (UserIntent::Down, true);
+                self.is_start_pending = false;
             }
             EventType::ServerStopped if self.is_leaving || self.wanted == UserIntent::Down => {}
+            EventType::ServerStopped if self.is_start_pending => {}
             EventType::ServerStopped => {
                 self.wanted = match props["reason"].as_str() {
                     Some("stopped_by_user") => UserIntent::Down,
@@ -224,7 +233,16 @@ mod tests {
         // It had just finished when the stop came.
         assert_eq!(wanted(&[up.clone(), stop.clone(), ended("clean")]), UserIntent::Down);
         // Killed before it was up.
-        assert_eq!(wanted(&[up.clone(), stop.clone(), start]), UserIntent::Up);
+        assert_eq!(wanted(&[up.clone(), stop.clone(), start.clone()]), UserIntent::Up);
+        // The stop had begun when the start came, and its end is recorded after the request.
+        let restarted = [up.clone(), stop.clone(), start, ended("stopped_by_user")];
+        assert_eq!(wanted(&restarted), UserIntent::Up);
+        let next = [started("a", 2, 0), ended("stopped_by_user")];
+        assert_eq!(wanted(&[&restarted[..], &next].concat()), UserIntent::Down);
+        // The next supervisor takes over the instance whose start is not on record.
+        let adopted = record("server_adopted", &json!({ "service": "a", "generation": 2 }));
+        let next = [adopted, ended("stopped_by_user")];
+        assert_eq!(wanted(&[&restarted[..], &next].concat()), UserIntent::Down);
         assert_eq!(wanted(&[stop.clone(), restart]), UserIntent::Up);
         // Its work is done: whether it is done again is a matter of its definition.
         assert_eq!(wanted(&[up.clone(), ended("clean")]), UserIntent::AsDefined);

@@ -144,8 +144,8 @@ fn vs_code() {
     assert_eq!(import.notes, ["server `docs` has `dev`, which is passed over"]);
     let import = good(".vscode/mcp.json", &text.replace("input:key", "input:api-key"));
     assert_eq!(names(&import), ["web"]);
-    let why = "`env.KEY` of server `docs` needs `${input:api-key}`, which is not known; nobody can be asked \
-               here: set `INPUT_api_key` where `afresh gateway` is started";
+    let why = "`env.KEY` of server `docs` needs `${input:api-key}`, which is not known; afresh cannot prompt for it: \
+               set `INPUT_api_key` where `afresh gateway` is started";
     assert_eq!(import.left_out, pairs(&[("docs", why)]));
 }
 
@@ -236,12 +236,18 @@ fn afresh_itself_is_taken_away() {
   "b": { "command": "/opt/afresh", "args": ["mcp", "--name=b", "--spare", "--env", "API_KEY=secret12345", "--", "afresh", "mcp", "--", "x", "--", "y"] },
   "c": { "command": "afresh", "args": ["gateway", "--from", "x"] },
   "d": { "command": "npx", "args": ["-y", "afresh", "--verbose", "gateway"] },
-  "e": { "command": "afresh", "args": ["mcp", "--", "afresh", "gateway"] }
+  "e": { "command": "afresh", "args": ["mcp", "--", "afresh", "gateway"] },
+  "f": { "command": "npx", "args": ["-y", "afresh@0.2.0", "mcp", "--name", "f", "--", "node", "f.js"] },
+  "g": { "command": "cmd", "args": ["/c", "npx", "-y", "afresh@0.2.0", "mcp", "--", "uvx", "afresh@0.1.0", "mcp", "g"] },
+  "h": { "command": "uvx", "args": ["afresh@0.2.0", "gateway", "--from", "x"] },
+  "i": { "command": "npm", "args": ["exec", "-y", "afresh@0.2.0", "--", "gateway"] }
 } }"#,
     );
-    assert_eq!(names(&import), ["a", "b"]);
+    assert_eq!(names(&import), ["a", "b", "f", "g"]);
     assert_eq!(stdio(&import.servers[0]).command, ["node", "gateway"]);
     assert_eq!(stdio(&import.servers[1]).command, ["x", "--", "y"]);
+    assert_eq!(stdio(&import.servers[2]).command, ["node", "f.js"]);
+    assert_eq!(stdio(&import.servers[3]).command, ["g"]);
     assert_eq!(
         import.notes,
         [
@@ -250,6 +256,8 @@ fn afresh_itself_is_taken_away() {
             "server `c` is `afresh gateway` itself and left out",
             "server `d` is `afresh gateway` itself and left out",
             "server `e` is `afresh gateway` itself and left out",
+            "server `h` is `afresh gateway` itself and left out",
+            "server `i` is `afresh gateway` itself and left out",
         ]
     );
 }

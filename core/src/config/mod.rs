@@ -418,6 +418,13 @@ impl Errors {
         self.0.len() > CONFIG_ERRORS_MAX
     }
 
+    /// The first of them, in one sentence.
+    fn reason(&self) -> Option<String> {
+        let first = self.0.first()?;
+        let hint = first.hint.as_deref().unwrap_or("correct it");
+        Some(format!("{}; {hint}", first.message))
+    }
+
     /// What was made, where nothing is wrong.
     fn or<T>(self, made: T) -> Result<T, Vec<ConfigError>> {
         if self.0.is_empty() { Ok(made) } else { Err(self.0) }

@@ -149,7 +149,9 @@ fn of_kind(kind: &Kind) -> Json {
             json!({"type": "string", "maxLength": NAME_CHARS_MAX, "pattern": "^[A-Za-z0-9_.-]*$"})
         }
         Kind::Variable => json!({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}),
-        Kind::Line => json!({"type": "string", "maxLength": CONFIG_LINE_CHARS_MAX}),
+        Kind::Line => {
+            json!({"type": "string", "maxLength": CONFIG_LINE_CHARS_MAX, "pattern": "^(?!-)"})
+        }
         Kind::Patterns => list(json!({"type": "string", "minLength": 1})),
         Kind::Path | Kind::Host => json!({"type": "string", "minLength": 1}),
         Kind::Size(_) => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),

@@ -154,8 +154,11 @@ impl Kind {
                 text.len() <= NAME_CHARS_MAX && text.bytes().all(fits)
             }
             Self::Variable => is_variable(text),
+            // It becomes an argument: one with a dash would be taken for a flag.
             Self::Line => {
-                text.chars().count() <= CONFIG_LINE_CHARS_MAX && !text.contains(char::is_control)
+                text.chars().count() <= CONFIG_LINE_CHARS_MAX
+                    && !text.contains(char::is_control)
+                    && !text.starts_with('-')
             }
             _ => false,
         }
@@ -284,7 +287,10 @@ impl fmt::Display for Kind {
             ),
             Self::Variable => f.write_str("the name of a variable"),
             Self::Line => {
-                write!(f, "a text of one line, at most {CONFIG_LINE_CHARS_MAX} characters, or \"\"")
+                write!(
+                    f,
+                    "a text of one line, at most {CONFIG_LINE_CHARS_MAX} characters, without a `-` in front, or \"\""
+                )
             }
             Self::Command | Self::Texts | Self::Patterns => f.write_str("a list of strings"),
             Self::Secret => write!(f, "a string of at least {TOKEN_CHARS_MIN} characters"),
@@ -510,7 +516,7 @@ mod tests {
     #[test]
     fn what_a_kind_does_not_take_is_refused() {
         let cases: [(Kind, &[&str]); 21] = [
-            (Kind::Line, &["a\nb", "\0", &"x".repeat(5_000)]),
+            (Kind::Line, &["a\nb", "\0", "--yes", &"x".repeat(5_000)]),
             (Kind::Patterns, &["a\nb"]),
             (Kind::UrlTemplate, &["", "a", "http://a:b@c/", "$A\0"]),
             (Kind::Socket, &["", "80", "localhost:80", ":80"]),

@@ -24,6 +24,8 @@ pub struct Vitals {
     next_follows: Option<&'static str>,
     /// There has been an instance, or a try.
     has_begun: bool,
+    /// It was stopped or given up since then: what comes next is a start.
+    is_down: bool,
     /// Since when it has been down without a request.
     down_since: Option<Time>,
     recoveries: Histogram,
@@ -58,7 +60,7 @@ impl Vitals {
                 return;
             }
             Event::GaveUp { .. } | Event::Stopped(_) => {
-                (self.down_since, self.next_follows) = (None, None);
+                (self.down_since, self.next_follows, self.is_down) = (None, None, true);
                 return;
             }
             _ => return,
@@ -68,9 +70,11 @@ impl Vitals {
 
     /// Counts as the status of a service does: by instances, not by what was asked for.
     fn begun(&mut self) {
-        let follows = self.next_follows.take();
+        // A request that came before the instance of an earlier one was up is told before that one's start.
+        let usual = if std::mem::take(&mut self.is_down) { "started" } else { "requested" };
+        let follows = self.next_follows.take().unwrap_or(usual);
         if std::mem::replace(&mut self.has_begun, true) {
-            *self.restarts.entry(follows.unwrap_or("started")).or_default() += 1;
+            *self.restarts.entry(follows).or_default() += 1;
         }
     }
 
@@ -518,11 +522,16 @@ mod tests {
             vitals.note(at(1), &event, false);
         }
         assert_eq!(vitals.restarts, BTreeMap::from([("requested", 2)]));
+        // One that waits for its second is told before the start of the one before.
+        for event in [requested(), requested(), started(), started()] {
+            vitals.note(at(1), &event, false);
+        }
+        assert_eq!(vitals.restarts, BTreeMap::from([("requested", 4)]));
         // One that is called off is none.
         for event in [requested(), Event::Stopped(Ending::StoppedByUser), started()] {
             vitals.note(at(2), &event, false);
         }
-        assert_eq!(vitals.restarts, BTreeMap::from([("requested", 2), ("started", 1)]));
+        assert_eq!(vitals.restarts, BTreeMap::from([("requested", 4), ("started", 1)]));
     }
 
     #[test]

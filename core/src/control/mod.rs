@@ -20,6 +20,8 @@ pub use self::answers::{
 pub use self::event::{EventBatch, EventPage, EventRing, Gap, NumberedEvent, Position};
 pub use self::openapi::document;
 pub use self::query_parameters::{Kind, QueryParameter, Words, escape, unescape};
-pub use self::service_status::{RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
+pub use self::service_status::{
+    RestartNote, Restarts, RunStatus, ServiceStatus, SharedStatus, UsageStatus,
+};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::{LastExit, State};

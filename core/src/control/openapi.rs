@@ -357,6 +357,7 @@ mod tests {
                 run: Some(RunStatus::default()),
                 workspace: None,
                 command: String::new(),
+                shared: Some(SharedStatus::default()),
                 mechanism: String::new(),
                 version: String::new(),
             };

@@ -176,7 +176,7 @@ pub static ROUTES: &[Route] = &[
         "/v1/services/{name}/stop",
         Operation::Change(Change::Stop),
         "Stop a service",
-        "It is stopped as by its user, and stays down until somebody starts it. `afresh mcp` refuses: \
+        "It is stopped as by its user, and stays down until it is started again. `afresh mcp` refuses: \
          its client would lose the server.",
     ),
     change(
@@ -270,7 +270,7 @@ pub static ROUTES: &[Route] = &[
             "/v1/shutdown",
             Operation::Shutdown,
             "End afresh and all of its services",
-            "For `afresh up`. `afresh keep` and `afresh mcp` end with whoever started them, and refuse.",
+            "For `afresh up`. `afresh keep` and `afresh mcp` end with the process that started them, and refuse.",
         )
     },
     Route {

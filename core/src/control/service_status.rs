@@ -58,6 +58,9 @@ pub struct ServiceStatus {
     /// How far the plan is; none where it is no run of one.
     #[serde(default)]
     pub run: Option<RunStatus>,
+    /// Who uses it; none where it is not shared.
+    #[serde(default)]
+    pub shared: Option<SharedStatus>,
     /// The project's folder; none outside of one.
     pub workspace: Option<String>,
     /// What is run, without what looks like a secret.
@@ -132,6 +135,15 @@ pub struct UsageStatus {
     pub memory_bytes: u64,
     /// Processor time since their start.
     pub cpu_ms: u64,
+}
+
+/// A server that clients share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SharedStatus {
+    /// How many clients use it.
+    pub clients: usize,
+    /// What keeps it apart from others of the same name or command, one sentence for each of them.
+    pub apart: Vec<String>,
 }
 
 /// Restarts of every kind.

@@ -170,6 +170,16 @@ impl Transport {
     }
 }
 
+/// Which generation of the protocol clients may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientEra {
+    /// Any.
+    #[default]
+    Auto,
+    /// The one with sessions, up to 2025-11-25: clients that know a newer one fall back to it.
+    Legacy,
+}
+
 /// How much of the list of tools a client is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expose {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::access_patterns::{fits, fits_one};
 use super::backend::Backend;
 use super::exposed_names::exposed;
-use crate::hidden_characters::{escaped_json, is_hidden};
+use crate::hidden_characters::{escaped, escaped_json};
 use crate::limits::{CATALOG_DEPTH_MAX, CATALOG_NAME_CHARS_MAX};
 use crate::mcp::{Kind, RESERVED_PREFIX, json};
 
@@ -51,9 +51,20 @@ pub fn read(backend: &Backend, kind: Kind, answer: &[u8]) -> Option<CatalogPage>
     Some(CatalogPage { entries, improper })
 }
 
+/// An entry that was read before as its server gave it, with the server's own name in it; none where it is no entry.
+pub(super) fn under_own_name(kind: Kind, entry: &CatalogEntry) -> Option<String> {
+    let text = str::from_utf8(&entry.json).ok()?;
+    if entry.exposed == entry.own {
+        return Some(text.to_owned());
+    }
+    let place = json::place(&entry.json, json::get(&entry.json, &[kind.members().1])?);
+    let own = serde_json::to_string(&entry.own).ok()?;
+    Some([&text[..place.start], &own, &text[place.end..]].concat())
+}
+
 /// One entry; none where it has no proper name, or is ambiguous JSON. It stands in one list with those of other servers,
 /// and must not make that list unreadable.
-fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<CatalogEntry> {
+pub(super) fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<CatalogEntry> {
     if !json::is_sound(raw, CATALOG_DEPTH_MAX) {
         return None;
     }
@@ -73,7 +84,7 @@ fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<CatalogEntry> {
     }
     // Others than the user run it: what a person would not see is no part of a name, and is written out elsewhere.
     let is_remote = !backend.is_stdio();
-    if is_remote && own.contains(is_hidden) {
+    if is_remote && (own.contains('\r') || escaped(&own) != own) {
         return None;
     }
     let exposed = exposed(backend, kind, &own);
@@ -173,6 +184,15 @@ mod tests {
             assert_eq!((page.entries.len(), page.improper), (1, 1), "{raw:?}");
         }
         assert_eq!(read(&backend(), Kind::Tools, br#"{"result":{"tools":{}}}"#), None);
+    }
+
+    #[test]
+    fn an_entry_is_the_same_after_it_was_stored() {
+        let raw: &[u8] = br#" {"title":"\u202e", "name" : "get", "x":[1, 2]}"#;
+        let first = page(&[raw]).entries.remove(0);
+        let stored = under_own_name(Kind::Tools, &first).expect("an entry");
+        assert!(stored.contains(r#""name" : "get""#), "{stored}");
+        assert_eq!(entry(&backend(), Kind::Tools, stored.as_bytes()), Some(first));
     }
 
     #[test]

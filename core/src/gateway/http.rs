@@ -10,6 +10,7 @@ mod admission;
 mod body_budget;
 mod client_state;
 mod rate_limit;
+mod resumption;
 mod sessions_and_streams;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 pub use self::admission::{Admitted, Gate, Head, ORIGIN_HEADERS, PostBody};
 pub use self::body_budget::{Bodies, BodyId, Room};
 pub use self::client_state::SessionId;
+pub use self::resumption::{SessionClaim, SessionText};
 pub use self::sessions_and_streams::Front;
 use super::settings::FrontSettings;
 use super::{ClientId, Input};
@@ -84,6 +86,12 @@ pub struct FrontRequest {
     pub peer: IpAddr,
     /// `Mcp-Session-Id`.
     pub session: Option<String>,
+    /// The id of the session that it may begin, as its client gets it: its name, and what is signed. None where that is the
+    /// name alone.
+    pub issued: Option<String>,
+    /// The parameters of `initialize` by which that session goes on where it is not known: it began in a gateway before
+    /// this one, and has not ended.
+    pub resumes: Option<Vec<u8>>,
     /// Whether the client knows events without a message, as those of 2025-11-25 do.
     pub primes: bool,
     /// What it wants.
@@ -153,6 +161,9 @@ pub enum FrontEffect {
         /// Which.
         exchange: HttpExchange,
     },
+    /// A session has ended for good: its id opens none any more. The answers after it in the same list say so to clients,
+    /// and are given when it is stored.
+    SessionEnded(SessionId),
     /// Something a person should know.
     Log(String),
 }

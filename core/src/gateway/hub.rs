@@ -15,15 +15,23 @@
 //! | part | owns |
 //! |---|---|
 //! | [`Directory`] | each `ClientSession`, `Backends` (servers, each `Link`), `Names` (which server has a name) |
+//! | `last_lists.rs` | the lists of the last run, until those of this one are read |
 //! | [`Outgoing`] | effects, and `PendingRequests` with their deadlines |
 //! | [`ServerRequests`] | requests of servers to clients |
-//! | [`HeldRequest`] | a first request that waits for servers to start |
+//! | `HeldCalls` | calls whose clients are asked by their results, as the newer protocol has it |
+//! | [`Tasks`] | the server and the client that each task belongs to, and its handle |
+//! | `AskingCalls` | what a shared server asks its clients in, so that it is known whose a question is |
+//! | [`HeldRequests`] | requests that wait for servers to start, to take roots, or for calls of other clients |
 
 mod admin_tools;
+mod asking_calls;
 mod backends;
 mod circuit_breaker;
 mod client_lists;
+mod held_calls;
+mod held_requests;
 mod hub_state;
+mod last_lists;
 mod link;
 mod link_calls;
 mod name_index;
@@ -34,27 +42,33 @@ mod server_lists;
 mod server_messages;
 mod server_requests;
 mod sessions;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tool_search;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
 
 use self::backends::Backends;
+pub use self::held_calls::StateKey;
+use self::held_requests::{HeldRequests, HeldStep};
 use self::hub_state::Directory;
-use self::link::{LinkStage, has_id};
+use self::link::LinkStage;
 use self::name_index::Names;
 use self::outgoing::Outgoing;
-use self::route_request::{HeldRequest, Request};
-use self::server_requests::{ServerRequests, roots_changed};
-use self::sessions::ClientSession;
-use super::backend::{Backend, Expose};
+use self::route_request::Request;
+use self::server_requests::{ROOTS, ServerRequests};
+use self::sessions::{ClientSession, Principal};
+use self::tasks::Tasks;
+use super::backend::{Backend, ClientEra, Expose};
 use super::spans::Span;
 use super::{ClientId, Effect, Input, LinkId};
-use crate::limits::{FRONT_BATCH_MAX, MESSAGE_BYTES_MAX, MESSAGE_DEPTH_MAX};
+use crate::limits::{
+    CLIENT_ID_BYTES_MAX, FRONT_BATCH_MAX, MESSAGE_BYTES_MAX, MESSAGE_DEPTH_MAX, ROOTS_TAKEN_WAIT,
+};
 use crate::mcp::envelope::{
     Id, Inspected, Message, batched, look, look_at_ends, look_closely, param,
 };
@@ -70,7 +84,11 @@ const AMBIGUOUS: &str = "a key of the message stands there twice, or is written 
 /// A server that reads them ends by a full stack, for all of its clients.
 const TOO_DEEP: &str = "the message has more than 127 brackets in one another; nothing was done; send flatter arguments";
 
-const _: () = assert!(MESSAGE_DEPTH_MAX == 127);
+/// Why a request with a long id is not passed on.
+const LONG_ID: &str =
+    "the id of the request has more than 1024 bytes; nothing was done; send a shorter one";
+
+const _: () = assert!(MESSAGE_DEPTH_MAX == 127 && CLIENT_ID_BYTES_MAX == 1024);
 
 /// Clients over HTTP are sent nothing that their parsers cannot read.
 const INVALID_JSON: &str = "the message of the server is not valid JSON, and is not passed on";
@@ -88,8 +106,12 @@ fn batch_len(line: &[u8]) -> usize {
 /// The rest of a batch whose answers are too much for one turn.
 const BUSY: &str = "server busy: answers not read; nothing was done; send fewer requests at once";
 
+/// Why a call of a shared server is refused that waited too long.
+const NO_TURN: &str = "nothing was done: calls of other clients of this shared server have not ended in time; try again \
+     later";
+
 /// The settings of a hub.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The version of afresh, for the servers and the clients.
     pub version: String,
@@ -101,8 +123,17 @@ pub struct Settings {
     pub admin_tools: bool,
     /// How long a client's first lists wait for servers that are still starting.
     pub start_wait: Duration,
+    /// Which generation of the protocol clients may speak.
+    pub era: ClientEra,
+    /// What makes the states of held calls unguessable.
+    pub state_key: StateKey,
     /// Whether a span is made of each call.
     pub is_traced: bool,
+    /// There is one server, and clients see it as if they talked to it directly: its own names, lists, capabilities and
+    /// instructions.
+    pub is_transparent: bool,
+    /// The links are numbered from the one after this: several hubs of one loop have different ones.
+    pub first_link: u64,
 }
 
 /// Clients and servers, and the messages between them.
@@ -110,8 +141,8 @@ pub struct Settings {
 pub struct Hub {
     directory: Directory,
     server_requests: ServerRequests,
-    /// First requests of clients that wait for the lists of servers that are starting.
-    held: VecDeque<HeldRequest>,
+    tasks: Tasks,
+    held: HeldRequests,
 }
 
 impl Hub {
@@ -123,8 +154,8 @@ impl Hub {
             names: Names::default(),
             out: Outgoing::default(),
         };
-        let server_requests = ServerRequests::default();
-        Self { directory, server_requests, held: VecDeque::new() }
+        let (server_requests, held) = (ServerRequests::default(), HeldRequests::default());
+        Self { directory, server_requests, tasks: Tasks::default(), held }
     }
 
     /// Records one input, and returns what has to be done now.
@@ -138,11 +169,20 @@ impl Hub {
                 directory.backends.untrusted = names;
                 directory.notify_own_changed(before);
             }
+            Input::LeftOut(servers) => directory.backends.left_out = servers,
             Input::Pinned(stored) => {
                 directory.backends.take_pins(stored, &mut directory.out);
             }
+            Input::LastLists(lists) => directory.backends.last_lists = lists,
             Input::Joined { client, access } => {
                 directory.sessions.insert(client, ClientSession::new(access));
+            }
+            Input::Resumed { client, params } => {
+                let session = directory.sessions.get_mut(&client);
+                if session.is_some_and(|session| session.resume(&params)) {
+                    directory.use_servers(client);
+                }
+                self.server_requests.client_ready(client, directory);
             }
             Input::Client { client, line } => self.client_line(client, &line, false),
             Input::ClientTooLong { client, beginning, ending } => {
@@ -162,6 +202,7 @@ impl Hub {
             Input::LinkLost { link, why } => directory.lose_link(link, &why),
             Input::Wakeup => {
                 self.expire_requests();
+                self.server_requests.held_calls.expire(&mut self.directory);
                 self.directory.wake_links();
                 self.retry_server_requests();
                 self.resume_held();
@@ -176,13 +217,15 @@ impl Hub {
     pub fn next_wakeup(&self) -> Option<Time> {
         let links = self.directory.backends.links.next_wakeup();
         let deadline = self.directory.out.requests.next_deadline();
-        let held = self.held.iter().map(|held| held.until).min();
-        [deadline, held, self.server_requests.next_wakeup(), links].into_iter().flatten().min()
+        let held = self.held.next_wakeup(&self.server_requests.asking_calls, &self.directory.out);
+        let all = [deadline, held, self.server_requests.next_wakeup(), links];
+        all.into_iter().flatten().min()
     }
 
     /// How many requests of clients have no response yet.
     pub fn in_flight(&self) -> usize {
-        self.directory.out.requests.client_count()
+        let waiting = self.directory.backends.links.waiting() + self.held.len();
+        self.directory.out.requests.client_count() + waiting
     }
 
     /// The servers that are reached over HTTP, each with its address and its state.
@@ -215,7 +258,7 @@ impl Hub {
             for link in directory.backends.remove(slot) {
                 directory.close_link(link, why);
             }
-            directory.notify_server_changed(slot);
+            directory.notify_server_changed(slot, &Kind::ALL);
         }
         let names: Vec<String> = backends.iter().map(|its| its.name.clone()).collect();
         for backend in backends {
@@ -241,15 +284,18 @@ impl Hub {
     fn client_left(&mut self, client: ClientId) {
         let directory = &mut self.directory;
         let Some(session) = directory.sessions.remove(&client) else { return };
-        self.held.retain(|held| held.client != client);
+        self.held.forget(client, None);
         directory.backends.links.forget_waiting(client, None);
         for number in session.requests.values() {
-            directory.withdraw(*number, "the client is gone");
+            self.server_requests.withdraw(directory, client, (*number, "the client is gone"));
         }
         self.server_requests.client_left(client, &mut directory.out);
+        let principal = Principal::Session(client);
+        self.server_requests.held_calls.client_left(directory, &principal, "the client is gone");
         for link in session.links.values() {
             directory.close_link(*link, "its client is gone");
         }
+        self.tasks.forget(&principal);
         self.retry_server_requests();
         for link in self.directory.backends.links.ids() {
             if session.subscriptions.uris().next().is_some() {
@@ -261,10 +307,14 @@ impl Hub {
         }
     }
 
-    /// Drops the requests of servers over links that were closed.
+    /// Drops the requests of servers over links that were closed, and what else these had.
     fn forget_closed(&mut self) {
-        for link in self.directory.out.closed.drain(..) {
+        for (number, why) in self.directory.out.lost_calls.drain(..) {
+            self.server_requests.held_calls.fail(number, "server_lost", &why);
+        }
+        for (link, why) in self.directory.out.closed.drain(..) {
             self.server_requests.link_closed(link);
+            self.tasks.lose(link, &why);
         }
     }
 
@@ -277,9 +327,12 @@ impl Hub {
     /// Does what an input has made possible: lines that have waited for a link, and held requests, go on.
     fn settle(&mut self) {
         loop {
-            if let Some((client, line)) = self.directory.out.resumed.pop_front() {
+            let (out, asking) = (&mut self.directory.out, &self.server_requests.asking_calls);
+            if let Some((client, line)) = out.resumed.pop_front() {
                 self.client_line(client, &line, true);
-            } else if std::mem::take(&mut self.directory.out.is_settled) {
+            } else if std::mem::take(&mut out.is_settled)
+                || self.held.has_free_turn(asking, out) && !out.is_full()
+            {
                 self.resume_held();
             } else {
                 break;
@@ -291,18 +344,18 @@ impl Hub {
     /// Dispatches the held requests whose servers are up, or that have waited long enough. What is too much for one turn
     /// goes on in the next one.
     fn resume_held(&mut self) {
-        for mut held in std::mem::take(&mut self.held) {
-            let (view, now) = (self.directory.client(held.client), self.directory.out.now);
-            let is_due = held.until <= now
-                || view.is_none_or(|its| its.settles_at(held.within, now).is_none());
-            if is_due && !self.directory.out.is_full() {
-                self.client_line(held.client, &held.line, true);
-                continue;
+        for held in self.held.take() {
+            let asking = &self.server_requests.asking_calls;
+            match self.held.decide(held, &self.directory, asking) {
+                HeldStep::Dispatch(held) => self.client_line(held.client, &held.line, true),
+                HeldStep::Refuse(held) => {
+                    if let Some(Message::Request { id, method, .. }) = look(&held.line) {
+                        let client = held.client;
+                        self.directory.answer_failure(client, &id, &method, "server_busy", NO_TURN);
+                    }
+                }
+                HeldStep::Keep => {}
             }
-            if is_due {
-                held.until = now;
-            }
-            self.held.push_back(held);
         }
     }
 
@@ -314,6 +367,11 @@ impl Hub {
         let Some(inspected) = look_closely(line) else { return };
         let refusal = inspected.is_ambiguous.then_some(AMBIGUOUS);
         let refusal = refusal.or((inspected.depth > MESSAGE_DEPTH_MAX).then_some(TOO_DEEP));
+        let is_long = |id: &Id| id.raw().len() > CLIENT_ID_BYTES_MAX;
+        let refusal = match &inspected.message {
+            Message::Request { id, .. } if is_long(id) => refusal.or(Some(LONG_ID)),
+            _ => refusal,
+        };
         let out = &mut self.directory.out;
         match (inspected.message, refusal) {
             (Message::Request { id, .. } | Message::Invalid { id }, Some(why)) => {
@@ -337,6 +395,8 @@ impl Hub {
             }
             Message::Notification { method } => self.client_notification(client, &method, line),
             Message::Response { id: Some(id), .. } => {
+                let own = self.tasks.with_own_ids(&self.directory, client, line);
+                let (line, out) = (own.as_deref().unwrap_or(line), &mut self.directory.out);
                 self.server_requests.reply(client, &id, line, out);
             }
             Message::Response { id: None, .. } => {}
@@ -379,7 +439,14 @@ impl Hub {
                 self.server_requests.progress(client, line, &mut directory.out);
             }
             "notifications/initialized" => self.server_requests.client_ready(client, directory),
-            "notifications/roots/list_changed" => roots_changed(directory, client, line),
+            "notifications/roots/list_changed" => {
+                self.server_requests.roots_changed(directory, client, line);
+            }
+            _ if directory.backends.settings.is_transparent => {
+                for link in directory.links_of(client) {
+                    directory.out.send_to_link(link, line.to_vec());
+                }
+            }
             // The links have their own handshakes; others are not for servers.
             _ => {}
         }
@@ -393,10 +460,10 @@ impl Hub {
         }
         if let Some(number) = session.requests.remove(&id) {
             let reason = param(line, &["reason"]).and_then(raw::text).unwrap_or_default();
-            return self.directory.withdraw(number, &reason);
+            return self.server_requests.withdraw(&mut self.directory, client, (number, &reason));
         }
         // It may not have been sent yet.
-        self.held.retain(|held| held.client != client || !has_id(&held.line, &id));
+        self.held.forget(client, Some(&id));
         self.directory.backends.links.forget_waiting(client, Some(&id));
     }
 
@@ -405,6 +472,12 @@ impl Hub {
         if self.directory.backends.links.get(link).is_none() {
             return;
         }
+        if self.tasks.has_any()
+            && let Some(Message::Notification { method }) = look(&line)
+        {
+            self.tasks.note_told(link, &method, &line);
+        }
+        let line = self.tasks.with_handles(link, line);
         let Some(Inspected { message, is_ambiguous, .. }) = look_closely(&line) else { return };
         let refusal = match &message {
             _ if is_ambiguous => Some(AMBIGUOUS),
@@ -434,7 +507,14 @@ impl Hub {
             (_, Some(_)) => {}
             (Message::Request { id, method, params }, None) => {
                 let request = (id, &*method, &params, &*line);
-                self.server_requests.handle(&mut self.directory, link, request, about);
+                let of_task = self.tasks.owner_of(link, &line);
+                self.server_requests.handle(&mut self.directory, link, request, about, of_task);
+                let held_calls = &self.server_requests.held_calls;
+                if method == ROOTS && held_calls.kept_roots(&self.directory, link, None).is_some() {
+                    // It looks at them now.
+                    let at = self.directory.out.now + ROOTS_TAKEN_WAIT;
+                    self.held.roots_asked(link, at);
+                }
             }
             (Message::Notification { method }, None) => {
                 self.handle_server_notification(link, &method, line, about);

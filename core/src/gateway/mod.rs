@@ -2,7 +2,7 @@
 //!
 //! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server),
 //! `access_patterns.rs` (the rights of a client), `catalog.rs` (the names of tools, prompts and resources) and `pins.rs`
-//! (what servers said about them at first); `tool_ranking.rs` says how well tools fit a query. `http/` is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
+//! (what servers said about them at first), with `stored_catalogs.rs` (their lists of the last run); `tool_ranking.rs` says how well tools fit a query. `http/` is the server side of streamable HTTP, `remote/` its client side, `spans.rs` and `otlp_export.rs` the tracing of
 //! calls, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
 pub mod access_patterns;
@@ -17,11 +17,12 @@ pub mod pins;
 pub mod remote;
 pub mod settings;
 pub mod spans;
+pub mod stored_catalogs;
 mod tool_ranking;
 
 pub(crate) mod variables;
 
-pub use self::hub::{Hub, Settings};
+pub use self::hub::{Hub, Settings, StateKey};
 
 use std::collections::BTreeMap;
 
@@ -48,14 +49,27 @@ pub enum Input {
     Configured(Vec<backend::Backend>),
     /// These requests of the project's files are not trusted now, by name. It comes before each `Configured`.
     Untrusted(Vec<String>),
+    /// Servers that cannot be used, each with why.
+    LeftOut(Vec<(String, String)>),
     /// What is pinned of the servers, as it is stored: before they are configured, and after the user has accepted changes.
     Pinned(BTreeMap<pins::PinKey, pins::Sections>),
+    /// The lists of the last run, by the names of servers that are started as they were then: once, before they are
+    /// configured.
+    LastLists(BTreeMap<String, stored_catalogs::StoredLists>),
     /// A client has connected.
     Joined {
         /// Which.
         client: ClientId,
         /// What it may see and use.
         access: access_patterns::Access,
+    },
+    /// A client's session goes on that began in a gateway before this one: its `initialize` was answered there. It comes
+    /// right after `Joined`.
+    Resumed {
+        /// Whose.
+        client: ClientId,
+        /// The parameters of that `initialize`, raw.
+        params: Vec<u8>,
     },
     /// A line of a client's.
     Client {
@@ -180,6 +194,8 @@ pub enum Effect {
     Log(String),
     /// Note what was seen of a server whose tools are pinned.
     Pin(PinReport),
+    /// Store a list for the next run.
+    StoreList(stored_catalogs::CatalogReport),
     /// A call is over; only where calls are traced.
     Span(Box<spans::Span>),
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use self::differences::{Difference, ItemDifference, differences};
 use crate::hidden_characters::escaped;
-use crate::limits::{PIN_ITEM_BYTES, PIN_NAMES_SHOWN, PINS_BYTES_MAX};
+use crate::limits::{PIN_ITEM_BYTES, PIN_LIST_BYTES_MAX, PIN_NAMES_SHOWN, PINS_BYTES_MAX};
 use crate::mcp::{Kind, json};
 
 /// The server that a pin is of.
@@ -220,6 +220,21 @@ fn differing<'a>(known: &'a Items, items: &'a Items) -> impl Iterator<Item = &'a
     items.iter().filter(is_other).map(|(name, _)| name.as_str())
 }
 
+/// Pins items that were accepted. Others stay pinned, as they are not allowed or not there at present, unless both
+/// together are more than can be pinned.
+fn accept_items(pinned: &mut Items, accepted: Items) {
+    let others: usize = pinned
+        .iter()
+        .filter(|(name, _)| !accepted.contains_key(*name))
+        .map(|(name, text)| name.len() + text.len())
+        .sum();
+    let bytes: usize = accepted.iter().map(|(name, text)| name.len() + text.len()).sum();
+    if others + bytes > PIN_LIST_BYTES_MAX {
+        pinned.clear();
+    }
+    pinned.extend(accepted);
+}
+
 /// All pins of a user, as they are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinFile {
@@ -317,7 +332,9 @@ impl PinFile {
         if (&server.pinned, &server.pending) != (&shown.pinned, &shown.pending) {
             return false;
         }
-        server.pinned.append(&mut server.pending);
+        for (section, items) in std::mem::take(&mut server.pending) {
+            accept_items(server.pinned.entry(section).or_default(), items);
+        }
         true
     }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::access_patterns::Access;
-use super::backend::{Backend, Expose};
+use super::backend::{Backend, ClientEra, Expose};
 use crate::limits::{GATEWAY_BODY_BYTES_MAX, GATEWAY_CLIENTS_MAX, GATEWAY_SESSION_IDLE};
 
 /// The configuration of `afresh gateway`.
@@ -22,12 +22,16 @@ pub struct Gateway {
     pub admin_tools: bool,
     /// How long a client's first lists wait for servers that are still starting.
     pub start_wait: Duration,
+    /// Which generation of the protocol clients may speak.
+    pub era: ClientEra,
     /// How clients reach it.
     pub front: FrontSettings,
     /// The receiver of spans; without it none are sent, unless the command line names one.
     pub otlp: Option<String>,
     /// The names of what the project's files ask for and the user has not accepted: none of it is here.
     pub untrusted: Vec<String>,
+    /// Servers that cannot be used, each with why: a variable is not set, say. None of them is in `servers`.
+    pub left_out: Vec<(String, String)>,
     /// Variables that are the gateway's own, such as those that hold tokens: servers do not get them.
     pub own_variables: Vec<String>,
 }
@@ -132,6 +136,7 @@ impl Gateway {
             ("expose", self.expose != new.expose),
             ("tools", self.admin_tools != new.admin_tools),
             ("start_wait", self.start_wait != new.start_wait),
+            ("era", self.era != new.era),
             ("otlp", self.otlp != new.otlp),
         ];
         let fixed = fixed.iter().filter(|(_, is_other)| *is_other);
@@ -241,6 +246,7 @@ impl fmt::Debug for Gateway {
             .field("expose", &self.expose)
             .field("admin_tools", &self.admin_tools)
             .field("start_wait", &self.start_wait)
+            .field("era", &self.era)
             .field("front", &self.front)
             .finish()
     }
@@ -267,6 +273,7 @@ mod tests {
             expose: Expose::All,
             admin_tools: true,
             start_wait: GATEWAY_START_WAIT,
+            era: ClientEra::Auto,
             front: FrontSettings {
                 http: http.map(|at| at.parse().unwrap()),
                 tokens: tokens.iter().map(token).collect(),
@@ -275,6 +282,7 @@ mod tests {
             otlp: None,
             own_variables: Vec::new(),
             untrusted: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 

@@ -172,7 +172,7 @@ impl ExpansionError {
             Self::Unset(name) => format!("set `{name}` where `afresh gateway` is started"),
             Self::Input { variable, .. } => {
                 format!(
-                    "nobody can be asked here: set `{variable}` where `afresh gateway` is started"
+                    "afresh cannot prompt for it: set `{variable}` where `afresh gateway` is started"
                 )
             }
             Self::File(_) => "put the value into a variable, and write `{env:NAME}`".to_owned(),

@@ -82,9 +82,16 @@ pub const ACTOR_NAME_CHARS_MAX: usize = 100;
 /// The oldest is forgotten, and its restart is recorded without the client's name.
 pub const RESTART_CALLERS_MAX: usize = 64;
 
-/// How long git may take to say whether it tracks the file of a token; then the file counts as not tracked. It reads one
-/// index, which takes milliseconds, some hundred in the largest repositories.
-pub const GIT_TRACKED_WAIT: Duration = Duration::from_secs(2);
+/// Connections to a port that wait to be accepted; the system may have a lower bound. With more, clients try again after a
+/// second.
+pub const LISTEN_BACKLOG: i32 = 4_096;
+
+/// How long git may take to say whether it tracks the file of a token; then a token of a project is refused, and one that
+/// afresh has made is used. It reads one index, which takes milliseconds, some hundred in the largest repositories.
+pub const GIT_TRACKED_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of its message that are read where it cannot say it.
+pub const GIT_MESSAGE_BYTES_MAX: u64 = 1_000;
 
 /// Files in the runtime folder that are looked at; a folder with more is not only ours.
 pub const CONTROL_SOCKETS_MAX: usize = 4_096;

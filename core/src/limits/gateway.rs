@@ -62,7 +62,7 @@ pub const READINGS_PAUSE: Duration = Duration::from_secs(1);
 pub const CLASHES_NAMED: usize = 5;
 
 /// Bytes of what is pinned of one list of a server, its names included. A server of 100 tools has about 200 kB. What
-/// follows is not pinned, which is logged: `pin = "warn"` does not see its changes, `pin = "block"` withholds it.
+/// does not fit is left out of the list, which is logged; so are longer instructions. With `pin = "off"` nothing is.
 pub const PIN_LIST_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of all pins of a user. At the bound, the pins of the servers that were used least recently are forgotten: what
@@ -89,11 +89,30 @@ pub const PIN_NAMES_SHOWN: usize = 10;
 const _: () = assert!(8 * PIN_LIST_BYTES_MAX <= PINS_BYTES_MAX);
 const _: () = assert!(2 * PINS_BYTES_MAX as u64 <= STATE_FILE_BYTES_MAX);
 
-/// Entries of a list that a client gets at once; the rest comes with the next page.
-pub const PAGE_ENTRIES_MAX: usize = 500;
+/// Bytes of one list of a server that is stored for the next run. A server of 100 tools has about 200 kB. A longer list is
+/// not stored: its tools appear when the server is ready.
+pub const STORED_LIST_BYTES_MAX: usize = 1024 * 1024;
 
-/// The same in bytes, which one entry alone may pass.
-pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of all stored lists of a user. At the bound, those of the servers that were used least recently are forgotten.
+pub const STORED_CATALOGS_BYTES_MAX: usize = 12 * 1024 * 1024;
+
+/// Bytes that an entry takes in the file of the lists besides its text.
+pub const STORED_ENTRY_BYTES: usize = 64;
+
+// A server has three stored lists; in the file, each byte of a text can take two.
+const _: () = assert!(3 * STORED_LIST_BYTES_MAX <= STORED_CATALOGS_BYTES_MAX);
+const _: () = assert!(2 * STORED_CATALOGS_BYTES_MAX as u64 <= STATE_FILE_BYTES_MAX);
+
+/// Entries of a list that a client gets at once; the rest comes with the next page. Some clients read one page only: it
+/// has to hold what people put behind one gateway. Twelve well-known servers have 166 tools together.
+pub const PAGE_ENTRIES_MAX: usize = 2_000;
+
+/// The same in bytes, which one entry alone may pass. These 166 tools take 190 kB, and those of the server with the longest
+/// texts 3.4 kB each: 1,000 such tools fit.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+const _: () = assert!(PAGE_BYTES_MAX <= TURN_ANSWERS_BYTES_MAX);
+const _: () = assert!(2 * PAGE_BYTES_MAX <= GATEWAY_UNREAD_BYTES_MAX);
 
 /// How long a client's `initialize` waits for servers that are still starting, from when these were first
 /// spoken to: what they say of themselves is in its answer. Clients give it 10 s, some for
@@ -110,6 +129,35 @@ const _: () = assert!(GATEWAY_HELLO_WAIT.as_millis() <= GATEWAY_START_WAIT.as_mi
 /// How long a question of a server's waits for a client that is still beginning its session; then it is
 /// answered with an error. Servers themselves wait for 60 s or longer.
 pub const QUESTION_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a client of the newer protocol may take to answer what an older server asks: its user may have to think. Then
+/// the server gets an error, and the call is cancelled.
+pub const HELD_CALL_WAIT: Duration = Duration::from_secs(10 * 60);
+
+/// Calls of one token that wait for answers of its clients; the question of one more is refused.
+pub const HELD_CALLS_MAX: usize = 64;
+
+/// Questions of a server within one such call; one more is refused. Servers ask one after another.
+pub const HELD_QUESTIONS_MAX: usize = 16;
+
+/// The longest question that is asked by the result of a call; a longer one is refused. One of 1 MiB has pictures in it.
+pub const HELD_QUESTION_BYTES_MAX: usize = 1024 * 1024;
+
+/// The longest answer to a call that is kept while its client is being asked; a longer one is an error.
+pub const HELD_ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a call waits for its server to ask for the roots that it was told of…
+pub const ROOTS_ASKED_WAIT: Duration = Duration::from_secs(2);
+
+/// …and to look at them, once it has them: servers check each folder, and answer calls meanwhile as if there were none.
+pub const ROOTS_TAKEN_WAIT: Duration = Duration::from_millis(200);
+
+/// Tasks of one token that the gateway knows the servers of; with one more, the oldest is forgotten and cannot be polled any
+/// more.
+pub const GATEWAY_TASKS_MAX: usize = 1_000;
+
+/// Characters of the name that a client gives itself by which requests without a session are told apart.
+pub const CLIENT_NAME_CHARS_MAX: usize = 128;
 
 /// How long the gateway waits before it opens a session again that a server refused.
 pub const SESSION_RETRY: Duration = Duration::from_secs(5);
@@ -130,6 +178,9 @@ pub const RANKED_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Words of such a text that it looks at.
 pub const RANKED_WORDS_MAX: usize = 1_000;
 
+/// How deep parameters of a tool lie in one another that it looks at; what lies deeper says little about the tool.
+pub const RANKED_DEPTH_MAX: usize = 3;
+
 /// Tools that `find_tools` answers with, unless asked for fewer or more…
 pub const FOUND_TOOLS: usize = 10;
 
@@ -142,6 +193,21 @@ pub const CLIENT_FLIGHTS_MAX: usize = 1_000;
 
 /// Resources that one client may be subscribed to; one more is answered with an error.
 pub const CLIENT_SUBSCRIPTIONS_MAX: usize = 1_000;
+
+/// Bytes of the URIs of these resources; one that is too much is answered with an error. Room for all of them where they
+/// are as long as usual, and a thousand clients cannot fill the memory.
+pub const CLIENT_SUBSCRIPTIONS_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes of what a client wants to hear of by one `subscriptions/listen`; more is answered with an error.
+pub const LISTEN_FILTER_BYTES_MAX: usize = 2 * CLIENT_SUBSCRIPTIONS_BYTES_MAX;
+
+/// Bytes of the id of a client's request; one with a longer id is answered with an error, and a batch with one is refused.
+/// Ids are numbers or UUIDs, and stay in memory until the answer.
+pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
+
+/// Bytes of what a client says of itself, in the parameters of `initialize` or in the `_meta` of its requests; more is
+/// answered with an error. All known clients need less than 3 KiB, and each session keeps it.
+pub const CLIENT_INTRODUCTION_BYTES_MAX: usize = 16 * 1024;
 
 /// Streams of notifications that one client may have open; one more is answered with an error.
 pub const CLIENT_LISTENS_MAX: usize = 32;
@@ -297,6 +363,27 @@ pub const FRONT_KEPT_BYTES_MAX: usize = 64 * 1024;
 /// The same for all streams: those that ended first are forgotten first, then each keeps only its last
 /// message, and that only where it is a short one.
 pub const FRONT_KEPT_ALL_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The longest id of a session that is read for its signature; a longer one is of no session.
+pub const SESSION_ID_BYTES_MAX: usize = 1_024;
+
+/// Bytes of what a client said in `initialize` that its session's id has; the id of one that said more, without what nobody
+/// knows, is not signed, and its session ends with the gateway.
+pub const SESSION_PARAMS_BYTES_MAX: usize = 480;
+
+/// Characters of the client's name and of its version in there; the rest is cut off.
+pub const SESSION_NAME_CHARS_MAX: usize = 40;
+
+/// How long after its beginning a session goes on in a gateway that was restarted; then it begins anew.
+pub const SESSION_RESUMABLE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the answer that ends a session waits for the disk, so that the session stays ended also where the gateway is
+/// killed then; after it the answer is given, and the log says so. Clients wait longer than that.
+pub const SESSION_END_WAIT: Duration = Duration::from_secs(2);
+
+/// Sessions that ended and are remembered until their ids expire, so that they stay ended. With more, no session of before
+/// goes on after a restart.
+pub const ENDED_SESSIONS_MAX: usize = 2_000;
 
 /// Streams that have ended and are kept for a client that did not get their end.
 pub const FRONT_ENDED_MAX: usize = 1_024;

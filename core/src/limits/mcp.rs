@@ -92,6 +92,10 @@ pub const CLOSED_STDIN_MAX: Duration = Duration::from_secs(5);
 /// How long a server may live on after it has closed its stdout; then it counts as crashed.
 pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 
+/// A list of one page that is not longer than this is remembered, for the time in which the server hangs; a request for a
+/// longer one waits for the server.
+pub const LIST_REMEMBERED_BYTES_MAX: usize = 1024 * 1024;
+
 /// Pages of one list that are read to compare it; a longer one is not compared.
 pub const LIST_PAGES_MAX: usize = 100;
 
@@ -118,7 +122,20 @@ pub const TRACE_QUEUE_LEN_MAX: usize = 16 * 1024;
 /// times what most clients wait. See `wedge_timeout` in the configuration.
 pub const WEDGE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long a suspected server has for the answer to a probe. Long enough for one that collects its
+/// Clients that wait for a server of which two instances in a row have failed alike before they served hear of it after
+/// this: a third one has this time to serve.
+pub const START_FAILURE_REPORT_AFTER: Duration = Duration::from_secs(2);
+
+/// How long a server may be silent with a call unanswered before it is asked whether it lives: less than the shortest
+/// time that common clients wait for a call.
+pub const WEDGE_ASK_AFTER: Duration = Duration::from_secs(30);
+
+/// A server whose client has given up all of its calls is wedged where it does not answer a probe, nor do any work, for
+/// this long. While a client waits, `wedge_timeout` counts.
+pub const WEDGE_GIVEN_UP_WAIT: Duration = Duration::from_secs(60);
+
+/// How long a suspected server has for the answer to a probe. After two thirds of it the server is shown as degraded, and
+/// its lists come from memory. Long enough for one that collects its
 /// garbage or swaps, and short beside the silence before it.
 pub const WEDGE_PROBE_WAIT: Duration = Duration::from_secs(30);
 
@@ -159,3 +176,16 @@ pub const SPARE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// For so long, while nothing happens.
 pub const SPARE_KEPT: Duration = Duration::from_secs(1);
+
+/// Tasks that a conversation remembers, so that it can say that they failed with their instance. With one more, the oldest is
+/// forgotten, and the new instance answers for it.
+pub const TASKS_REMEMBERED_MAX: usize = 1_000;
+
+/// The longest id of a task that is remembered, in characters. Servers use UUIDs.
+pub const TASK_ID_CHARS_MAX: usize = 1_024;
+
+/// The longest message of a task's status that is remembered, in bytes of JSON; a longer one is left out.
+pub const TASK_MESSAGE_BYTES_MAX: usize = 1_024;
+
+/// The longest time or number of a task that is remembered, in bytes.
+pub const TASK_MEMBER_BYTES_MAX: usize = 64;

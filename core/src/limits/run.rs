@@ -261,6 +261,19 @@ pub const AGENT_HEALTH_WAIT: Duration = Duration::from_secs(2);
 /// How long a run waits for another program that writes to its records; then it stops, and can go on later.
 pub const RUNS_BUSY_WAIT: Duration = Duration::from_secs(30);
 
+/// How long records of runs are read, and a database of an older afresh is brought to the tables of this one. Half a
+/// million records take a second; what takes longer was made to.
+pub const RUNS_READ_MAX: Duration = Duration::from_secs(10);
+
+/// After so many steps of SQLite's machine, some microseconds each thousand, the time is looked at.
+pub const RUNS_STEPS_UNWATCHED: i32 = 10_000;
+
+/// The largest row of the records of runs; a larger one is an error of SQLite. The longest text is the output of git.
+pub const RUNS_CELL_BYTES_MAX: i32 = 32 * 1024 * 1024;
+
+/// What is read of the records at once; more is an error. A run of a week has some 50 MiB.
+pub const RUNS_READ_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// How often a run tries to put its deleted state folder back, with [`DOWN_LOOK_INTERVAL`](super::DOWN_LOOK_INTERVAL)
 /// between, before it ends with the error: `git clean` of a large tree can still be deleting for seconds.
 pub const STATE_PUT_BACK_TRIES_MAX: u32 = 1_000;

@@ -20,11 +20,13 @@ use std::time::Duration;
 use self::instance_table::Instances;
 use super::admin_tools::{AddedTools, AdminRequest, RestartCalls, ToolResult};
 use super::envelope::Id;
-use super::inflight::{ClientRequests, Flight, Location, RelayedIds};
+use super::inflight::{Class, ClientRequests, Flight, Location, RelayedIds};
 use super::lists::{Changes, Kind, ListWatch, NamedList};
 use super::replay::Memory;
 use super::responses::{self, Why};
 use super::restart_notice::RestartNotices;
+use super::start_failures::StartFailures;
+use super::tasks::ConversationTasks;
 use super::wedge::{Calls, Effect as WedgeEffect, Input as WedgeInput, WedgeWatch};
 use crate::id::Generation;
 use crate::time::Time;
@@ -65,6 +67,11 @@ pub enum Input {
     /// An instance is being stopped, or has closed its output: it gets nothing new, and what it says
     /// of its end is not to be believed.
     Leaving(Generation),
+    /// A server behind several clients has lost its state, as `Effect::Notice` told another conversation of it.
+    StateLost {
+        /// How its instance ended.
+        how: String,
+    },
     /// An instance is gone.
     Ended {
         /// Which instance.
@@ -78,6 +85,14 @@ pub enum Input {
     },
     /// The new instance that was asked for did not come up: why, with its last words.
     RestartFailed(String),
+    /// The instance is to be replaced because a client asked for it. Where it hangs, its calls are answered now, and what
+    /// can be sent again waits for the new one.
+    Replacing {
+        /// Which instance.
+        generation: Generation,
+        /// Its process is stopped, as by SIGSTOP.
+        is_stopped: bool,
+    },
     /// The answer to `Sample`; `None` where it cannot be known.
     Worked {
         /// Which instance.
@@ -148,6 +163,13 @@ pub enum Effect {
     },
     /// Find out how much processor time the instance's processes have used.
     Sample(Generation),
+    /// The instance answers neither a call nor a probe, or says something again.
+    Silent {
+        /// Which instance.
+        generation: Generation,
+        /// How long it has said nothing; none where it does.
+        silence: Option<Duration>,
+    },
     /// The instance hangs: it must go, and counts as crashed.
     Wedged {
         /// Which instance.
@@ -162,6 +184,8 @@ pub enum Effect {
         /// How.
         changes: Changes,
     },
+    /// What a model is to be told of its server, where each client has a conversation of its own that tells it.
+    Notice(Notice),
     /// A line that is no message: for the log, not for the other side.
     Divert {
         /// The instance that sent it; none for the client.
@@ -169,6 +193,15 @@ pub enum Effect {
         /// The line.
         line: Vec<u8>,
     },
+}
+
+/// What a model is to be told of its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Its instance ended by itself, and took its state along: how.
+    StateLost(String),
+    /// New code did not start, and older code serves: why.
+    RestartFailed(String),
 }
 
 /// One conversation.
@@ -182,6 +215,8 @@ pub struct Conversation {
     lists: ListWatch,
     restart_calls: RestartCalls,
     notices: RestartNotices,
+    tasks: ConversationTasks,
+    start_failures: StartFailures,
     wedge: WedgeWatch,
     /// Why no instance will come by itself.
     down: Option<String>,
@@ -200,11 +235,29 @@ pub struct Settings {
     pub patience: Duration,
     /// The tools of afresh beside the server's.
     pub tools: AddedTools,
-    /// Whether results of tools say that the server was restarted and its state is lost.
-    pub tell_restarts: bool,
+    /// Who says that the server was restarted and its state is lost.
+    pub tell_restarts: TellRestarts,
     /// A server that leaves a call unanswered and says nothing for this long is suspected to hang;
     /// `None` for never.
     pub wedge_timeout: Option<Duration>,
+}
+
+/// Who tells a model that its server was restarted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TellRestarts {
+    /// Nobody.
+    #[default]
+    Off,
+    /// The next result of a tool.
+    InResults,
+    /// Somebody else, by [`Effect::Notice`]: several clients get the results, and each has a conversation of its own.
+    HandedOn,
+}
+
+impl From<bool> for TellRestarts {
+    fn from(tells: bool) -> Self {
+        if tells { Self::InResults } else { Self::Off }
+    }
 }
 
 /// The figures of a conversation.
@@ -250,15 +303,37 @@ impl Conversation {
             Input::Ended { generation, read, how, cause } => {
                 let instance = self.instances.get(generation);
                 let has_failed = instance.is_some_and(|instance| !instance.has_served);
+                let is_mute = instance.is_some_and(|instance| !instance.has_answered);
                 if cause != EndCause::Superseded && has_failed {
                     self.restart_failed(&format!("the new instance {how}"), Some(generation));
                 }
+                if cause == EndCause::ByItself && is_mute {
+                    self.start_failures.note(now, &how);
+                }
                 self.ended(generation, read, &how, cause);
+                self.expire(Some(now));
             }
             Input::RestartFailed(why) => self.restart_failed(&why, None),
+            Input::StateLost { how } => {
+                let serving = self.instances.serving.and_then(|its| self.instances.get(its));
+                let had_answered = serving.is_some_and(|instance| instance.has_answered_call);
+                self.notices.note_end(&how, had_answered);
+            }
             Input::Worked { generation, time } => {
                 if self.instances.serving == Some(generation) {
-                    self.judge(WedgeInput::CpuTime(time));
+                    self.judge(self.now, WedgeInput::CpuTime(time));
+                }
+            }
+            Input::Replacing { generation, is_stopped } => {
+                let hangs = is_stopped || self.wedge.machine.is_idle();
+                let is_hopeless = |flight: &Flight| {
+                    hangs
+                        && flight.is_with(generation)
+                        && matches!(flight.class, Class::Tool | Class::Other)
+                };
+                for id in self.requests.ids_of(is_hopeless) {
+                    let how = "hung, and is ended for a restart".to_owned();
+                    self.answer(&id, &Why::Ended(how));
                 }
             }
             Input::AdminResult { id, result } => self.say(vec![(id, result)]),
@@ -285,6 +360,7 @@ impl Conversation {
             self.requests.next_expiry(),
             self.lists.next_expiry(),
             self.restart_calls.next_expiry(),
+            self.start_failures.next_expiry(),
             self.wedge.next_wakeup(self.memory.era),
         ];
         moments.into_iter().flatten().min()
@@ -293,7 +369,7 @@ impl Conversation {
     /// The figures of the conversation now.
     pub fn report(&self) -> ConversationReport {
         let is_the_servers =
-            |flight: &&Flight| !flight.cancelled && flight.location != Location::Local;
+            |flight: &&Flight| !flight.is_cancelled() && flight.location != Location::Local;
         ConversationReport {
             owed: self.requests.all().filter(is_the_servers).count(),
             waiting: self.requests.queue.len(),
@@ -315,20 +391,27 @@ impl Conversation {
 
     /// How many requests of the client have no answer yet.
     pub fn owed(&self) -> usize {
-        self.requests.all().filter(|flight| !flight.cancelled).count()
+        self.requests.all().filter(|flight| !flight.is_cancelled()).count()
     }
 
     /// A new instance did not come up. Where no call waits for it, the next result of a tool says so.
     fn restart_failed(&mut self, why: &str, generation: Option<Generation>) {
         let failed = self.restart_calls.fail(why, generation);
         if failed.is_empty() && self.instances.serving.is_some() {
-            self.notices.note_failure(why);
+            match self.notices.hands_on() {
+                true => self.effects.push(Effect::Notice(Notice::RestartFailed(why.to_owned()))),
+                false => self.notices.note_failure(why),
+            }
         }
         self.say(failed);
     }
 
-    /// Answers what has waited long enough: all of it, where no moment is given.
+    /// Answers what has waited long enough: all of it, where no moment is given, or the server fails each time it is
+    /// started.
     fn expire(&mut self, now: Option<Time>) {
+        let failure = self.start_failures.take_due(self.now);
+        let now = now.filter(|_| failure.is_none());
+        self.down = failure.or(self.down.take());
         let is_due = |flight: &Flight| {
             flight.queued_until().is_some_and(|until| now.is_none_or(|now| until <= now))
         };
@@ -345,7 +428,7 @@ impl Conversation {
     /// Answers a request in the server's place.
     fn answer(&mut self, id: &Id, why: &Why) {
         if let Some(flight) = self.requests.remove(id)
-            && !flight.cancelled
+            && !flight.is_cancelled()
         {
             self.memory.stop_listening(id);
             self.effects.push(Effect::ToClient(responses::answer(
@@ -389,27 +472,29 @@ impl Conversation {
         if self.wedge.next_wakeup(self.memory.era).is_none_or(|at| at > self.now) {
             return;
         }
-        for sign in self.wedge.take_signs() {
-            self.judge(sign);
+        for (at, sign) in self.wedge.take_signs() {
+            self.judge(at, sign);
         }
         self.wedge.check_at = None;
         let Some(serving) = self.instances.serving else { return };
-        let is_owed =
-            |flight: &&Flight| flight.is_with(serving) && !flight.is_listen() && !flight.cancelled;
-        let owed: Vec<Time> = self.requests.all().filter(is_owed).map(|f| f.given_at).collect();
-        self.judge(WedgeInput::Calls(Calls {
-            in_flight: owed.len(),
-            oldest_since: owed.iter().min().copied().unwrap_or(self.now),
-            questions: self.ids.count_of(serving),
-        }));
-        self.judge(WedgeInput::Wakeup);
-        if !owed.is_empty() {
+        let is_its = |flight: &&Flight| flight.is_with(serving) && !flight.is_listen();
+        let mut calls = Calls { questions: self.ids.count_of(serving), ..Calls::default() };
+        let mut oldest: Option<Time> = None;
+        for flight in self.requests.all().filter(is_its) {
+            calls.in_flight += usize::from(!flight.is_cancelled());
+            calls.given_up_at = calls.given_up_at.max(flight.cancelled_at);
+            oldest = Some(oldest.map_or(flight.given_at, |oldest| oldest.min(flight.given_at)));
+        }
+        calls.oldest_since = oldest.unwrap_or(self.now);
+        self.judge(self.now, WedgeInput::Calls(calls));
+        self.judge(self.now, WedgeInput::Wakeup);
+        if calls.in_flight > 0 || self.wedge.machine.is_given_up() {
             self.wedge.watch(self.now);
         }
     }
 
-    fn judge(&mut self, input: WedgeInput) {
-        let decided = self.wedge.machine.handle(self.now, self.memory.era, input);
+    fn judge(&mut self, at: Time, input: WedgeInput) {
+        let decided = self.wedge.machine.handle(at, self.memory.era, input);
         let Some(generation) = self.instances.serving else { return };
         for decision in decided {
             match decision {
@@ -418,6 +503,14 @@ impl Conversation {
                     self.wedge.probe = Some(self.send_own(generation, probe, &params));
                 }
                 WedgeEffect::Sample => self.effects.push(Effect::Sample(generation)),
+                WedgeEffect::Silent(silence) => {
+                    self.effects.push(Effect::Silent { generation, silence: Some(silence) });
+                    let answers = self.lists.answer_owed(&mut self.requests, generation, self.now);
+                    self.effects.extend(answers.into_iter().map(Effect::ToClient));
+                }
+                WedgeEffect::Heard => {
+                    self.effects.push(Effect::Silent { generation, silence: None });
+                }
                 WedgeEffect::Wedged { why } => {
                     self.effects.push(Effect::Wedged { generation, why })
                 }

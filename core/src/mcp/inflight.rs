@@ -171,8 +171,8 @@ pub(crate) struct Flight {
     pub(crate) location: Location,
     /// It was given to an instance that is gone, and to another one after that.
     pub(crate) was_sent_again: bool,
-    /// The client wants no answer any more.
-    pub(crate) cancelled: bool,
+    /// When the client gave it up: it wants no answer any more.
+    pub(crate) cancelled_at: Option<Time>,
     /// The raw token by which its progress is told.
     pub(crate) progress_token: Option<Vec<u8>>,
     /// When it was given to an instance.
@@ -223,6 +223,10 @@ impl Flight {
 
     pub(crate) fn is_with(&self, here: Generation) -> bool {
         matches!(self.location, Location::Sent { generation, .. } if generation == here)
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled_at.is_some()
     }
 
     /// When it has waited long enough, if it is queued.

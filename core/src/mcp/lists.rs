@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::admin_tools::{AddedTools, AdminTool, Tools};
 use super::envelope::{self, Id, param};
-use super::inflight::Flight;
+use super::inflight::{ClientRequests, Flight};
 use super::replay::Era;
 use super::{json, responses};
 use crate::id::Generation;
-use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX};
+use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX, LIST_REMEMBERED_BYTES_MAX};
 use crate::time::Time;
 
 /// A list that a server can be asked for.
@@ -163,6 +163,11 @@ impl Pages {
     }
 }
 
+/// The raw cursor of the page that a request is for; none for the first.
+fn cursor_of(flight: &Flight) -> Option<&[u8]> {
+    param(&flight.line, &["cursor"]).filter(|cursor| *cursor != b"null")
+}
+
 /// The raw cursor of the page after this one.
 pub(crate) fn next_cursor(answer: &[u8]) -> Option<&[u8]> {
     json::get(answer, &["result", "nextCursor"]).filter(|cursor| *cursor != b"null")
@@ -174,6 +179,8 @@ pub(super) struct ListWatch {
     tools: Tools,
     /// What the client has seen of each list, or was told to read again.
     known: BTreeMap<Kind, NamedList>,
+    /// The raw results that the client has got for whole lists of one page.
+    results: BTreeMap<Kind, Vec<u8>>,
     /// Lists that the client is reading page by page.
     reading: BTreeMap<Kind, Pages>,
     comparison: Option<Comparison>,
@@ -258,7 +265,7 @@ impl ListWatch {
         era: Era,
     ) -> Vec<u8> {
         let Some(kind) = Kind::of_method(&flight.method) else { return line };
-        if flight.cancelled {
+        if flight.is_cancelled() {
             return line;
         }
         let shows_ours = kind == Kind::Tools && !self.tools.is_empty();
@@ -271,7 +278,8 @@ impl ListWatch {
                 _ => line,
             };
         }
-        let cursor = param(&flight.line, &["cursor"]).filter(|cursor| *cursor != b"null");
+        self.results.remove(&kind);
+        let cursor = cursor_of(flight);
         let mut pages = match cursor {
             None => Pages::default(),
             Some(cursor) => match self.reading.remove(&kind) {
@@ -286,6 +294,11 @@ impl ListWatch {
                     self.tools.avoid(list.names());
                 }
                 self.known.insert(kind, list);
+                let line = self.with_ours(kind, line);
+                let result = json::get(&line, &["result"]).filter(|_| pages.count == 1);
+                let result = result.filter(|result| result.len() <= LIST_REMEMBERED_BYTES_MAX);
+                self.results.extend(result.map(|result| (kind, result.to_vec())));
+                return line;
             }
             None if pages.next.is_some() && pages.count < LIST_PAGES_MAX => {
                 self.reading.insert(kind, pages);
@@ -293,6 +306,34 @@ impl ListWatch {
             None => {}
         }
         self.with_ours(kind, line)
+    }
+
+    /// The raw result that a request for a list had the last time.
+    pub(super) fn remembered(&self, flight: &Flight) -> Option<&[u8]> {
+        let kind = Kind::of_method(&flight.method).filter(|_| cursor_of(flight).is_none())?;
+        self.results.get(&kind).map(Vec::as_slice)
+    }
+
+    /// Answers to the requests for lists that a silent server owes, as far as the lists are known. It may still answer them,
+    /// which no client waits for any more: they count as given up.
+    pub(super) fn answer_owed(
+        &self,
+        requests: &mut ClientRequests,
+        generation: Generation,
+        now: Time,
+    ) -> Vec<Vec<u8>> {
+        let is_owed = |flight: &Flight| {
+            flight.is_with(generation)
+                && !flight.is_cancelled()
+                && self.remembered(flight).is_some()
+        };
+        let owed = requests.ids_of(is_owed);
+        let answer = |id: Id| {
+            let flight = requests.get_mut(&id)?;
+            flight.cancelled_at = Some(now);
+            Some(responses::result(&id, self.remembered(flight)?))
+        };
+        owed.into_iter().filter_map(answer).collect()
     }
 
     /// The tools of afresh stand at the end of the last page.
@@ -362,6 +403,9 @@ impl ListWatch {
                 }
                 if let Some(old) = self.known.insert(kind, list.clone()) {
                     let changes = list.changes_since(&old);
+                    if !changes.is_empty() {
+                        self.results.remove(&kind);
+                    }
                     if kind == Kind::Tools {
                         self.last_changes = Some(changes.clone());
                     }

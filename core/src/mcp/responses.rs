@@ -110,6 +110,11 @@ pub(crate) fn said(id: &Id, era: Era, said: &ToolResult) -> Vec<u8> {
     line(id, "result", &result)
 }
 
+/// An answer with this raw result.
+pub(crate) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
+    [br#"{"jsonrpc":"2.0","id":"#, id.raw(), br#","result":"#, result, b"}"].concat()
+}
+
 /// A page of a list: the raw entries with commas between them, and the last member of the result where there is one.
 pub(crate) fn page(id: &Id, era: Era, member: &str, entries: &[u8], next: &str) -> Vec<u8> {
     let more = match era {

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::conversation::TellRestarts;
 use super::envelope;
 use super::json;
 
@@ -14,7 +15,7 @@ const RESTART_FAILED: &str = "afresh/restart_failed";
 /// What is still to be told.
 #[derive(Debug, Default)]
 pub(super) struct RestartNotices {
-    is_on: bool,
+    told: TellRestarts,
     /// The name of the server.
     server: String,
     lost: Option<LostState>,
@@ -37,8 +38,13 @@ struct FailedRestart {
 }
 
 impl RestartNotices {
-    pub(super) fn new(is_on: bool, server: &str) -> Self {
-        Self { is_on, server: server.to_owned(), ..Self::default() }
+    pub(super) fn new(told: TellRestarts, server: &str) -> Self {
+        Self { told, server: server.to_owned(), ..Self::default() }
+    }
+
+    /// Whether somebody else tells it.
+    pub(super) fn hands_on(&self) -> bool {
+        self.told == TellRestarts::HandedOn
     }
 
     /// An instance that served has ended by itself: how, with its last lines. Several ends are told as one.
@@ -66,7 +72,7 @@ impl RestartNotices {
 
     /// Whether the next result of a tool has to say something.
     pub(super) fn is_due(&self) -> bool {
-        self.is_on
+        self.told == TellRestarts::InResults
             && (self.lost.is_some() || self.failed.as_ref().is_some_and(|failed| !failed.is_told))
     }
 
@@ -155,7 +161,7 @@ mod tests {
     }
 
     fn on() -> RestartNotices {
-        RestartNotices::new(true, "docs")
+        RestartNotices::new(TellRestarts::InResults, "docs")
     }
 
     #[test]
@@ -221,7 +227,7 @@ mod tests {
         assert!(!notices.is_due() && notices.failure().is_some());
         notices.forget_failure();
         assert_eq!(notices.failure(), None);
-        let mut off = RestartNotices::new(false, "docs");
+        let mut off = RestartNotices::new(TellRestarts::Off, "docs");
         off.note_end("was killed", true);
         assert!(!off.is_due());
     }

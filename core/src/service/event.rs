@@ -385,7 +385,7 @@ fn stopped(title: &str, ending: &Ending) -> String {
     match ending {
         Ending::StoppedByUser => format!("{title} stopped by user, not restarting"),
         Ending::Retired => format!("{title} stopped, the configuration does not have it any more"),
-        Ending::Dismissed => format!("{title} stopped, nobody needs it any more"),
+        Ending::Dismissed => format!("{title} stopped: no longer needed"),
         Ending::Shutdown => format!("{title} stopped, afresh is shutting down"),
         Ending::Clean => format!("{title} has finished, not restarting"),
         _ => format!("{title} failed and is not restarted, as the policy says: {ending}"),

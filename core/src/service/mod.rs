@@ -36,8 +36,8 @@ pub use self::exit::{Ending, Exit, LastExit, SpawnFailure, signal_name};
 pub use self::history::ExitHistory;
 use self::history::Generations;
 pub use self::snapshot::{Snapshot, State};
-pub use self::state::{AdoptedAs, Effect, Input, Rest};
-use self::state::{Goal, Haste, InputContext, Instance, Process, Role, Want};
+pub use self::state::{AdoptedAs, Effect, Input, Rest, Want};
+use self::state::{Goal, Haste, InputContext, Instance, Process, Role};
 use crate::audit::Actor;
 use crate::id::Generation;
 use crate::policy::{Policy, Restart};
@@ -130,6 +130,13 @@ impl Service {
             }
             Input::Unhealthy(generation, why) => {
                 self.fail(cx, generation, Ending::HealthFailed(why));
+            }
+            Input::Silent(generation, trouble) => {
+                if let Process::Running { instance, .. } = &mut self.process
+                    && instance.generation == generation
+                {
+                    instance.trouble = trouble;
+                }
             }
             Input::Replace(generation, reason) => self.replace(cx, generation, reason),
             Input::Owing(generation) => {
@@ -263,7 +270,7 @@ impl Service {
     }
 
     fn restart(&mut self, cx: &mut InputContext, reason: String, by: Actor) {
-        if self.want.is_shutdown() {
+        if self.want.is_shutdown() || self.want == Want::Gone {
             return;
         }
         self.want = Want::Up;

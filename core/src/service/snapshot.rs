@@ -45,7 +45,7 @@ pub enum State {
     Starting,
     /// It serves.
     Ready,
-    /// It has served, and does not pass its health check now.
+    /// It has served, and does not pass its health check now, or answers no call.
     Degraded {
         /// What is wrong.
         why: String,
@@ -89,9 +89,9 @@ impl Service {
         }
     }
 
-    /// Whether it is to be up, no matter how it is now.
-    pub fn is_wanted(&self) -> bool {
-        self.want == Want::Up
+    /// How it is to be, no matter how it is now.
+    pub fn want(&self) -> Want {
+        self.want
     }
 
     /// Whether it is being stopped, to stay down.
@@ -115,11 +115,6 @@ impl Service {
             candidate_pid: self.side.candidate.as_ref().and_then(|its| its.instance.pid),
             spare_pid: self.side.spare.instance.as_ref().and_then(|spare| spare.pid),
         }
-    }
-
-    /// Whether afresh ends, and no start will be heard any more.
-    pub fn is_shutting_down(&self) -> bool {
-        self.want.is_shutdown()
     }
 }
 
@@ -145,7 +140,10 @@ impl Process {
             }
             Self::Starting(_) => State::Starting,
             Self::Running { .. } if is_swapping => State::Restarting,
-            Self::Running { instance, .. } if instance.ready => State::Ready,
+            Self::Running { instance, .. } if instance.ready => match &instance.trouble {
+                Some(why) => State::Degraded { why: why.clone() },
+                None => State::Ready,
+            },
             Self::Running { .. } => State::Running,
             Self::Stopping { goal: Goal::Down, .. } => State::Stopping,
             Self::Stopping { .. } => State::Restarting,

@@ -64,6 +64,8 @@ pub enum Input {
     Exited(Generation, Exit),
     /// The instance did not open its session as it must, and why.
     HandshakeFailed(Generation, String),
+    /// The instance does not answer, in words, or does again.
+    Silent(Generation, Option<String>),
     /// Enough health checks of the instance in a row have failed, and why.
     Unhealthy(Generation, String),
     /// The instance is spoiled, by no fault of its own: replace it, for this reason. This is neither a requested restart
@@ -171,14 +173,18 @@ impl InputContext {
     }
 }
 
+/// How a service is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub enum Want {
+    /// Up.
     Up,
+    /// Down.
     Down,
-    /// Down, as it is not defined any more.
+    /// Down, as it is not defined any more. A start brings it back, a restart does not.
     Gone,
     /// Down, and no start will be heard any more.
     Shutdown {
+        /// How long that may take, where it is bounded.
         within: Option<Duration>,
         /// afresh itself goes on.
         is_alone: bool,
@@ -186,7 +192,8 @@ pub(super) enum Want {
 }
 
 impl Want {
-    pub(super) const fn is_shutdown(self) -> bool {
+    /// Whether it is down for good.
+    pub const fn is_shutdown(self) -> bool {
         matches!(self, Self::Shutdown { .. })
     }
 
@@ -283,13 +290,16 @@ pub(super) struct Instance {
     pub(super) role: Role,
     /// It has been said to serve.
     pub(super) ready: bool,
+    /// Why it does not serve at the moment.
+    pub(super) trouble: Option<String>,
     /// Its end is a client's doing.
     pub(super) died_of_probe: bool,
 }
 
 impl Instance {
     pub(super) const fn new(generation: Generation, since: Time, role: Role) -> Self {
-        Self { generation, pid: None, since, role, ready: false, died_of_probe: false }
+        let (pid, ready, trouble, died_of_probe) = (None, false, None, false);
+        Self { generation, pid, since, role, ready, trouble, died_of_probe }
     }
 }
 

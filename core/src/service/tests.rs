@@ -460,6 +460,18 @@ fn a_stop_during_a_restart_wins() {
 }
 
 #[test]
+fn a_restart_does_not_bring_back_a_service_that_is_not_defined_any_more() {
+    let mut bench = Bench::running(exact());
+    bench.does(Input::Retire);
+    assert_eq!(bench.does(restart("x")), []);
+    bench.exit(Exit::Signal(15));
+    assert_eq!(bench.does(restart("x")), []);
+    assert_eq!(bench.service.rest(), Some(&Rest::Stopped));
+    // It is defined again.
+    assert_ne!(bench.does(Input::Start), []);
+}
+
+#[test]
 fn a_stop_during_a_backoff_ends_it() {
     let mut bench = Bench::running(exact());
     bench.exit(Exit::Code(1));

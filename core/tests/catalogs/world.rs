@@ -1,15 +1,16 @@
 //! Servers that are played, clients that look at everything, and what must be seen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::RandomState;
 use std::time::Duration;
 
 use afresh_core::definition::HealthSettings;
 use afresh_core::gateway::access_patterns::Access;
 use afresh_core::gateway::backend::{
-    Backend, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
+    Backend, ClientEra, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
 };
 use afresh_core::gateway::inherited_env::InheritedEnv;
-use afresh_core::gateway::{ClientId, Effect, Hub, Input, LinkId, Settings};
+use afresh_core::gateway::{ClientId, Effect, Hub, Input, LinkId, Settings, StateKey};
 use afresh_core::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, READINGS_PAUSE};
 use afresh_core::policy::Policy;
 use afresh_core::service::State;
@@ -195,7 +196,11 @@ impl World {
             expose: if random.one_in(4) { Expose::Search } else { Expose::All },
             admin_tools: random.one_in(2),
             start_wait: afresh_core::limits::GATEWAY_START_WAIT,
+            era: ClientEra::Auto,
+            state_key: StateKey([RandomState::new(), RandomState::new()]),
             is_traced: false,
+            is_transparent: false,
+            first_link: 0,
         };
         Self {
             count: Count::default(),
@@ -268,7 +273,10 @@ impl World {
                     }
                 }
                 Effect::Log(text) => self.log.push(text),
-                Effect::Refused { .. } | Effect::Pin(_) | Effect::Span(_) => {}
+                Effect::Refused { .. }
+                | Effect::Pin(_)
+                | Effect::StoreList(_)
+                | Effect::Span(_) => {}
             }
         }
     }

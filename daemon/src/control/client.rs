@@ -121,7 +121,7 @@ pub fn find(folders: &RuntimeFolders) -> Result<FoundServices, ControlError> {
         return Err(ControlError::Unsupported);
     }
     block_on(async {
-        let (stopped, sockets) = stopped_and_others(folders);
+        let (stopped, sockets) = stopped_and_others(folders).await;
         let questions = sockets.into_iter().map(|socket| async move {
             let answer = get::<ServiceList>(&socket, "/v1/services").await;
             (answer, socket)
@@ -162,7 +162,7 @@ pub struct Daemon {
 /// Finds every afresh of this user that answers, also one without services.
 pub fn daemons(folders: &RuntimeFolders) -> Result<Vec<Daemon>, ControlError> {
     block_on(async {
-        let (_, sockets) = stopped_and_others(folders);
+        let (_, sockets) = stopped_and_others(folders).await;
         let questions = sockets.into_iter().map(|socket| async move {
             let answer = get(&socket, "/v1/version").await;
             Some(Daemon { version: answer.ok()?, socket })
@@ -235,9 +235,18 @@ pub fn shutdown(socket: &Path, reason: &str) -> Result<ShutdownAnswer, ControlEr
 }
 
 /// The sockets of processes that are stopped, and all others. One that is stopped answers nothing: waiting for it would
-/// delay every command, be it in another workspace.
-fn stopped_and_others(folders: &RuntimeFolders) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    folders.sockets().into_iter().partition(|socket| owner_of(socket).is_some_and(os::is_stopped))
+/// delay every command, be it in another workspace. Another process can have the pid of one that is gone: the socket of
+/// that one is dead.
+async fn stopped_and_others(folders: &RuntimeFolders) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut stopped, mut others) = (Vec::new(), Vec::new());
+    for socket in folders.sockets() {
+        match owner_of(&socket).is_some_and(os::is_stopped) {
+            true if is_dead(&socket).await => {}
+            true => stopped.push(socket),
+            false => others.push(socket),
+        }
+    }
+    (stopped, others)
 }
 
 fn body_of(reason: &str) -> Vec<u8> {

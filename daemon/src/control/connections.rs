@@ -18,7 +18,6 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -83,8 +82,8 @@ impl Control {
         if let Some(listen) = listen {
             log(&listen.told());
             let host = Host { guard: Some(Arc::new(listen.guard)), ..host.clone() };
-            match TcpListener::from_std(listen.listener) {
-                Ok(port) => drop(tasks.spawn(serve(Door::Port(port), host, JoinSet::new()))),
+            match listen.port.door() {
+                Ok(door) => drop(tasks.spawn(serve(door, host, JoinSet::new()))),
                 Err(error) => log(&format!("the control API has no port: {error}")),
             }
         }

@@ -227,7 +227,7 @@ fn known_outcome(what: Change, status: &ServiceStatus, old: Generation) -> Optio
 /// Why it is not as it was to be.
 fn why(what: Change, status: ServiceStatus, outcome: ChangeOutcome) -> String {
     if what == Change::Stop && outcome == ChangeOutcome::Failed {
-        return "somebody has started it again".to_owned();
+        return "it was started again meanwhile".to_owned();
     }
     let before = match status.state {
         State::BackingOff { .. } | State::CrashLoop { .. } => {

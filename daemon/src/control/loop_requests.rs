@@ -232,12 +232,12 @@ impl About {
                 answer.send(all.collect()).ok();
             }
             LoopRequest::Reload { reason, answer, .. } => {
-                supervise.log(&format!("no reload, although somebody asked for one: {reason}"));
+                supervise.log(&format!("a requested reload was refused: {reason}"));
                 answer.send(Err(self.only_up("has no configuration of services to read"))).ok();
             }
             LoopRequest::Shutdown { reason, answer, .. } => {
-                supervise.log(&format!("no shutdown, although somebody asked for one: {reason}"));
-                answer.send(Err(self.only_up("ends with whoever started it"))).ok();
+                supervise.log(&format!("a requested shutdown was refused: {reason}"));
+                answer.send(Err(self.only_up("ends with the process that started it"))).ok();
             }
         }
     }
@@ -357,6 +357,7 @@ impl About {
             run: None,
             workspace: self.workspace.clone(),
             command,
+            shared: None,
             mechanism: mechanism.to_owned(),
             version: self.version.to_owned(),
         }
@@ -375,13 +376,16 @@ impl About {
         what: Change,
         (reason, by): (String, Actor),
     ) -> Result<ChangeUnderWay, ChangeRefused> {
-        let found =
-            supervise.services.named(name).and_then(|id| Some((id, supervise.fleet.service(id)?)));
+        // One that is not defined any more is stopped, and stays so.
+        let is_defined = |id: &ServiceId| !supervise.fleet.is_retiring(*id);
+        let found = supervise.services.named(name).filter(is_defined);
+        let found = found.and_then(|id| Some((id, supervise.fleet.service(id)?)));
         let Some((id, service)) = found else {
-            let names = supervise.fleet.ids().into_iter().map(|id| supervise.services.name(id));
+            let names = supervise.fleet.ids().into_iter().filter(is_defined);
+            let names = names.map(|id| supervise.services.name(id));
             return Err(ChangeRefused::NoSuchService { known: names.take(10).collect() });
         };
-        if service.is_shutting_down() {
+        if service.want().is_shutdown() {
             return Err(ChangeRefused::Stopping);
         }
         if what == Change::Stop && self.face == Face::Mcp {

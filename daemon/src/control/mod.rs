@@ -26,7 +26,7 @@ pub(crate) use self::connections::Control;
 pub(crate) use self::loop_requests::{
     About, ChangeRefused, ChangeUnderWay, LoopRequest, Reloading, StateBefore, reloaded,
 };
-pub(crate) use self::port_and_token::{Bound, listen_on, token};
+pub(crate) use self::port_and_token::{Bound, BoundPort, token};
 pub use self::port_and_token::{ControlPort, ListenError};
 pub use self::socket_path::RuntimeFolders;
 pub use self::stream_client::{AtEnd, Followed, Follower, Parted, Watcher, Woken};

@@ -3,14 +3,16 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use afresh_core::http_access::{Guard, TOKEN_DIGITS, is_token, token_of};
 
 use crate::git_index::git_tracks;
+use crate::http::{Door, Port};
 use crate::os;
 use crate::store::user_state::{UserState, UserStateError};
+use afresh_core::limits::LISTEN_BACKLOG;
 
 /// The file of the token in the user's private folder. It is one for all of the user's workspaces: a workspace that was
 /// merely copied could bring one that others know.
@@ -57,6 +59,19 @@ pub enum ListenError {
         /// By whom, with a blank in front; empty where the system does not tell.
         whom: String,
     },
+    /// Another process listens at the other address that `localhost` can mean.
+    #[error(
+        "`{other}` is in use{whom}, and `localhost` can mean it: clients would send the token of `{address}` there; take \
+         another port, or 0 for any"
+    )]
+    OtherInUse {
+        /// The address.
+        address: SocketAddr,
+        /// The one that is taken.
+        other: SocketAddr,
+        /// By whom, with a blank in front; empty where the system does not tell.
+        whom: String,
+    },
     /// The system says no.
     #[error("cannot listen on `{address}`")]
     Bind {
@@ -90,18 +105,25 @@ pub enum ListenError {
 /// A port that is bound, and who may ask there.
 #[derive(Debug)]
 pub(crate) struct Listen {
-    pub(super) listener: TcpListener,
+    pub(super) port: BoundPort,
     pub(super) guard: Guard,
-    address: SocketAddr,
     token_file: PathBuf,
 }
 
 /// A port that is bound, and not served yet.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    listener: TcpListener,
-    address: SocketAddr,
+    port: BoundPort,
     token_file: PathBuf,
+}
+
+/// An address that is bound, with its port. 127.0.0.1 comes with ::1, where the machine has that: `localhost` can mean
+/// either, and whoever listened at the other one would be sent the token.
+#[derive(Debug)]
+pub(crate) struct BoundPort {
+    listener: TcpListener,
+    other: Option<TcpListener>,
+    pub(crate) address: SocketAddr,
 }
 
 impl Bound {
@@ -111,41 +133,83 @@ impl Bound {
         if !address.ip().is_loopback() {
             return Err(ListenError::NotLocal { address });
         }
-        let (listener, address) = listen_on(address)?;
-        Ok(Self { listener, address, token_file })
+        Ok(Self { port: BoundPort::listen(address)?, token_file })
     }
 
     /// Guards it by the token, which is made if need be.
     pub(crate) fn guarded(self) -> Result<Listen, ListenError> {
-        let Self { listener, address, token_file } = self;
-        let guard = Guard::new(address.port(), token(&token_file)?);
-        Ok(Listen { listener, guard, address, token_file })
+        let Self { port, token_file } = self;
+        let guard = Guard::new(port.address.port(), token(&token_file)?);
+        Ok(Listen { port, guard, token_file })
     }
 }
 
 impl Listen {
     /// Where it is, for the log.
     pub(crate) fn told(&self) -> String {
-        let (address, file) = (self.address, self.token_file.display());
+        let (address, file) = (self.port.address, self.token_file.display());
         format!("the control API is at http://{address}, for those who know the token in `{file}`")
     }
 }
 
-/// Takes an address, which has its port then.
-pub(crate) fn listen_on(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ListenError> {
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::AddrInUse => {
-            let owner = os::listener_of(address.port());
-            let whom =
-                owner.map_or_else(String::new, |(pid, name)| format!(" by `{name}` (pid {pid})"));
-            ListenError::InUse { address, whom }
+impl BoundPort {
+    /// Takes an address, which has its port then.
+    pub(crate) fn listen(address: SocketAddr) -> Result<Self, ListenError> {
+        let mut tries = if address.port() == 0 { ANY_PORT_TRIES_MAX } else { 1 };
+        loop {
+            tries -= 1;
+            match Self::try_listen(address) {
+                Err(ListenError::OtherInUse { .. }) if tries > 0 => {}
+                bound => return bound,
+            }
         }
-        _ => ListenError::Bind { address, source },
-    };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    let bound = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
-    let address = bound.map_err(failed)?;
+    }
+
+    fn try_listen(wanted: SocketAddr) -> Result<Self, ListenError> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                ListenError::InUse { address: wanted, whom: holder(wanted.port()) }
+            }
+            _ => ListenError::Bind { address: wanted, source },
+        };
+        let (listener, address) = bind(wanted).map_err(failed)?;
+        if address.ip() != IpAddr::V4(Ipv4Addr::LOCALHOST) {
+            return Ok(Self { listener, other: None, address });
+        }
+        let other = SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()));
+        match bind(other) {
+            Ok((second, _)) => Ok(Self { listener, other: Some(second), address }),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                // Else it would be found itself.
+                drop(listener);
+                Err(ListenError::OtherInUse { address, other, whom: holder(address.port()) })
+            }
+            // Without IPv6 nobody has that address.
+            Err(_) => Ok(Self { listener, other: None, address }),
+        }
+    }
+
+    /// As connections are accepted.
+    pub(crate) fn door(self) -> io::Result<Door> {
+        Port::of(self.listener, self.other).map(Door::Port)
+    }
+}
+
+/// How often any port is tried, where it is free at one address and taken at the other.
+const ANY_PORT_TRIES_MAX: u32 = 16;
+
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    os::set_backlog(&listener, LISTEN_BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
     Ok((listener, address))
+}
+
+/// The process that listens to a port, with a blank in front; empty where the system does not tell.
+fn holder(port: u16) -> String {
+    let owner = os::listener_of(port);
+    owner.map_or_else(String::new, |(pid, name)| format!(" by `{name}` (pid {pid})"))
 }
 
 /// The token in a file. One that is not there is made, and stays: scripts, dashboards and clients know it.
@@ -154,7 +218,8 @@ pub(crate) fn token(path: &Path) -> Result<String, ListenError> {
         move |source: io::Error| ListenError::Token { step, path: path.to_owned(), source }
     };
     match read(path)? {
-        Some(_) if git_tracks(path) => {
+        // Where git cannot say it, ours is used: no clone has brought it.
+        Some(_) if git_tracks(path) == Ok(true) => {
             let what = "is tracked by git, so that all who have the repository know it";
             return Err(ListenError::NotOurs { path: path.to_owned(), what });
         }
@@ -232,6 +297,27 @@ mod tests {
     }
 
     #[test]
+    fn no_other_process_gets_the_address_that_localhost_can_mean_too() {
+        let Ok(theirs) = TcpListener::bind("[::1]:0") else {
+            println!("skipped: this machine has no IPv6");
+            return;
+        };
+        let other = theirs.local_addr().unwrap();
+        let wanted = SocketAddr::from(([127, 0, 0, 1], other.port()));
+        let error = BoundPort::listen(wanted).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("`{other}` is in use")), "{error}");
+        assert!(error.contains("`localhost` can mean it"), "{error}");
+        drop(theirs);
+        let bound = BoundPort::listen(wanted).unwrap();
+        assert_eq!(TcpListener::bind(other).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(bound);
+        // What was asked for by number alone is one address.
+        let bound = BoundPort::listen(other).unwrap();
+        assert!(bound.other.is_none());
+        TcpListener::bind(wanted).unwrap();
+    }
+
+    #[test]
     fn only_this_machine_is_listened_to_and_a_port_that_is_taken_is_said() {
         let port = |address| ControlPort { address, token_file: PathBuf::new() };
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:127.0.0.1]:0"] {
@@ -239,8 +325,8 @@ mod tests {
             assert!(error.contains("not an address of this machine alone"), "{error}");
         }
         let bound = Bound::bind(port("127.0.0.1:0".parse().unwrap())).unwrap();
-        assert_ne!(bound.address.port(), 0);
-        let error = Bound::bind(port(bound.address)).unwrap_err().to_string();
+        assert_ne!(bound.port.address.port(), 0);
+        let error = Bound::bind(port(bound.port.address)).unwrap_err().to_string();
         let own = format!("(pid {})", std::process::id());
         assert!(
             error.contains("is in use") && (cfg!(not(target_os = "linux")) || error.contains(&own)),

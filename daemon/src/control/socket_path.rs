@@ -98,6 +98,11 @@ impl RuntimeFolders {
         None
     }
 
+    /// The first folder that can be this user's alone; it is made where it is not there.
+    pub(crate) fn private_folder(&self) -> Option<PathBuf> {
+        self.0.iter().find(|folder| prepare(folder).is_ok()).cloned()
+    }
+
     /// Says that a better folder than the one with the sockets is not this user's: another user can have made it, and
     /// what runs is not seen there. None where all is well, or nothing runs.
     pub fn warning(&self) -> Option<String> {
@@ -156,6 +161,14 @@ fn listen_in(folder: &Path) -> Result<SocketListener, FolderError> {
     if named.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         return Err(FolderError::TooLong { path: path() });
     }
+    prepare(folder)?;
+    SocketListener::bind(&named, &unnamed)
+        .map_err(|source| FolderError::Bind { path: path(), source })
+}
+
+/// Makes a folder that is this user's alone, or checks that it is.
+fn prepare(folder: &Path) -> Result<(), FolderError> {
+    let path = || folder.to_owned();
     let mut builder = DirBuilder::new();
     os::make_private(&mut builder);
     // Those above the others are the system's.
@@ -165,9 +178,7 @@ fn listen_in(folder: &Path) -> Result<SocketListener, FolderError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(source) => return Err(FolderError::Create { path: path(), source }),
     }
-    check(folder)?;
-    SocketListener::bind(&named, &unnamed)
-        .map_err(|source| FolderError::Bind { path: path(), source })
+    check(folder)
 }
 
 /// Whether a folder is one, and this user's alone.

@@ -8,6 +8,7 @@
 mod connections_and_bodies;
 mod exchange;
 mod idle_connections;
+mod signed_sessions;
 #[cfg(test)]
 mod tests;
 mod unread_messages;
@@ -15,7 +16,6 @@ mod unread_messages;
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::future::pending;
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::connections_and_bodies::Bounds;
@@ -41,9 +41,11 @@ use self::connections_and_bodies::{BodyPlace, Host, Limit, Rooms, Turn, Turns};
 pub use self::exchange::admit_request;
 use self::exchange::{Events, Written};
 use self::idle_connections::WaitingConnections;
+pub(crate) use self::signed_sessions::EndedSessions;
+use self::signed_sessions::StoredEnd;
 use self::unread_messages::WrittenMessages;
 use crate::clock::sleep_until;
-use crate::control::listen_on;
+use crate::control::BoundPort;
 use crate::http::Door;
 use crate::os::{SOCKET_PATH_BYTES_MAX, SocketListener, has_listener, is_socket};
 use crate::output::Output;
@@ -52,7 +54,7 @@ use crate::refusals::Refusals;
 /// A port or a socket that is bound.
 #[derive(Debug)]
 pub(crate) enum BoundFront {
-    Port(TcpListener, SocketAddr),
+    Port(BoundPort),
     Socket(SocketListener, PathBuf),
 }
 
@@ -76,10 +78,7 @@ pub(crate) fn bind(
 ) -> Result<BoundFront, Box<dyn Error + Send + Sync>> {
     settings.check()?;
     Ok(match address {
-        FrontAddress::Port(address) => {
-            let (listener, address) = listen_on(*address)?;
-            BoundFront::Port(listener, address)
-        }
+        FrontAddress::Port(address) => BoundFront::Port(BoundPort::listen(*address)?),
         FrontAddress::Socket(path) => BoundFront::Socket(bind_socket(path)?, path.clone()),
     })
 }
@@ -107,7 +106,7 @@ impl BoundFront {
     /// Where it is, for the log.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Port(_, address) => format!("clients are served at http://{address}/mcp"),
+            Self::Port(port) => format!("clients are served at http://{}/mcp", port.address),
             Self::Socket(_, path) => {
                 format!("clients are served at `/mcp` on the socket `{}`", path.display())
             }
@@ -117,9 +116,9 @@ impl BoundFront {
     /// As connections are accepted, and the port; 0 for none.
     fn door(self) -> io::Result<(Door, u16)> {
         Ok(match self {
-            Self::Port(listener, address) => {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                (Door::Port(listener), address.port())
+            Self::Port(port) => {
+                let number = port.address.port();
+                (port.door()?, number)
             }
             Self::Socket(listener, _) => (Door::Socket(listener), 0),
         })
@@ -144,12 +143,22 @@ pub(crate) struct HttpFront {
     /// When we were told to go.
     left_at: Option<Instant>,
     log: Output,
+    ended: EndedSessions,
+    /// The last end of a session among the effects that are performed now.
+    last_end: Option<StoredEnd>,
 }
 
 /// What connections tell the loop.
 enum ConnectionEvent {
     /// A request, with its turn among those that wait, the place of its body among all, and where its reply goes.
-    Request { asked: Box<FrontRequest>, _turn: Turn, _place: Option<BodyPlace>, outlet: Outlet },
+    Request {
+        asked: Box<FrontRequest>,
+        /// The header of that name, where the request is of a session.
+        authorization: Option<String>,
+        _turn: Turn,
+        _place: Option<BodyPlace>,
+        outlet: Outlet,
+    },
     /// A connection is gone.
     Gone(HttpExchange),
 }
@@ -164,7 +173,8 @@ struct Outlet {
 }
 
 enum OutletKind {
-    Reply(oneshot::Sender<FrontReply>),
+    /// With what is to be stored before the client gets it.
+    Reply(oneshot::Sender<(FrontReply, Option<StoredEnd>)>),
     Events(Arc<Written>, mpsc::Sender<Bytes>),
 }
 
@@ -182,6 +192,7 @@ impl HttpFront {
         settings: &FrontSettings,
         bounds: Bounds,
         (log, refusals): (Output, Refusals),
+        ended: EndedSessions,
     ) -> io::Result<Self> {
         let (door, port) = bound.door()?;
         // Each exchange holds a place for the word that it is gone, so there is always room for it.
@@ -198,6 +209,7 @@ impl HttpFront {
             waiting: WaitingConnections::default(),
             bounds,
             refusals,
+            signer: ended.signer(),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(connections_and_bodies::serve(door, host));
@@ -214,6 +226,8 @@ impl HttpFront {
             bounds,
             left_at: None,
             log,
+            ended,
+            last_end: None,
         })
     }
 
@@ -272,11 +286,19 @@ impl HttpFront {
         let served = async { while self.tasks.join_next().await.is_some() {} };
         timeout_at(until.max(now + self.bounds.last_wait), served).await.ok();
         self.tasks.shutdown().await;
+        let ended = self.ended;
+        spawn_blocking(move || ended.close()).await.ok();
     }
 
     fn take(&mut self, letter: ConnectionEvent) {
         match letter {
-            ConnectionEvent::Request { asked, outlet, .. } => {
+            ConnectionEvent::Request { mut asked, authorization, outlet, .. } => {
+                // Signatures take longer than all else: they are checked where the session is not known.
+                if let Some(name) = &asked.session
+                    && !self.core.has_session(name)
+                {
+                    asked.resumes = self.ended.resumable(name, authorization.as_deref());
+                }
                 self.outlets.insert(asked.exchange, outlet);
                 self.handle(FrontInput::Request(*asked));
             }
@@ -298,6 +320,7 @@ impl HttpFront {
                 effects.extend(self.core.handle(now, FrontInput::Slow(slow)));
             }
         }
+        self.last_end = None;
     }
 
     /// Does it; returns whose connection takes no more.
@@ -321,6 +344,7 @@ impl HttpFront {
                     written.has_ended.store(true, Ordering::Relaxed);
                 }
             }
+            FrontEffect::SessionEnded(session) => self.last_end = self.ended.note(session),
             FrontEffect::Log(text) => self.log.log(&text),
         }
         None
@@ -345,7 +369,7 @@ impl HttpFront {
         if let Some(Outlet { way: OutletKind::Reply(sender), .. }) = self.outlets.remove(&exchange)
         {
             // A connection that has gone meanwhile reports it itself.
-            sender.send(reply).ok();
+            sender.send((reply, self.last_end.clone())).ok();
         }
     }
 
@@ -353,7 +377,7 @@ impl HttpFront {
         let Some(outlet) = self.outlets.remove(&exchange) else { return };
         let OutletKind::Reply(reply) = outlet.way else { return };
         let (sender, written, events) = Events::new();
-        reply.send(FrontReply::Stream { session, events }).ok();
+        reply.send((FrontReply::Stream { session, events }, None)).ok();
         let way = OutletKind::Events(written, sender);
         self.outlets.insert(exchange, Outlet { way, ..outlet });
     }

@@ -13,12 +13,11 @@ use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, REMOTE_WORDS_MAX};
 use afresh_core::mcp::envelope::{Id, Message, look};
-use afresh_core::mcp::{AddedTools, Conversation, Settings, ToolNames, WhichTools};
+use afresh_core::mcp::{AddedTools, Conversation, Settings, TellRestarts};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input as ServiceInput, Service, State};
 use tokio::sync::mpsc;
 
-use super::Gateway;
 use super::remote::Remote;
 use crate::clock::seed;
 use crate::control::About;
@@ -31,30 +30,44 @@ use crate::supervise::Supervisor;
 use crate::wires::Wires;
 
 /// Where a link leads.
-pub(super) enum Way {
+pub(crate) enum Way {
     Program(ServiceId),
     Remote(Remote),
     /// Nowhere, and why.
     Blocked(String),
 }
 
+/// What all servers have in common.
+#[derive(Debug, Default)]
+pub(crate) struct LinkSettings {
+    /// What servers get besides their own variables.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Variables that no server gets.
+    pub(crate) own_variables: Vec<String>,
+    /// The folder that their paths count from.
+    pub(crate) base: PathBuf,
+    /// What a model is to be told of its server goes to each client, and not into one result.
+    pub(crate) hands_on_notices: bool,
+}
+
 /// All links that are open.
-pub(super) struct Links {
-    pub(super) servers: Servers,
+pub(crate) struct Links {
+    pub(crate) servers: Servers,
     /// What is said by servers that are reached over HTTP.
-    pub(super) words: mpsc::Receiver<Input>,
+    pub(crate) words: mpsc::Receiver<Input>,
     words_sender: mpsc::Sender<Input>,
-    pub(super) ways: BTreeMap<LinkId, Way>,
-    pub(super) links: BTreeMap<ServiceId, LinkId>,
+    pub(crate) ways: BTreeMap<LinkId, Way>,
+    pub(crate) links: BTreeMap<ServiceId, LinkId>,
     /// How they do, as the hub knows it.
     states: BTreeMap<ServiceId, &'static str>,
     /// Services whose links are closed, until they are down.
     leaving: Vec<ServiceId>,
     environment: Vec<(OsString, OsString)>,
     /// Variables that no server gets.
-    pub(super) own_variables: Vec<String>,
+    pub(crate) own_variables: Vec<String>,
     base: PathBuf,
-    admin_tools: bool,
+    /// What a model is to be told of its server goes to each client, and not into one result.
+    hands_on_notices: bool,
     about: About,
     trace: Option<Trace>,
     /// How many there were, so that no two wait alike.
@@ -62,11 +75,12 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn start(
-        gateway: &mut Gateway,
+    pub(crate) fn start(
+        settings: LinkSettings,
         about: About,
         trace: Option<Trace>,
     ) -> io::Result<Self> {
+        let LinkSettings { environment, own_variables, base, hands_on_notices } = settings;
         let (words_sender, words) = mpsc::channel(REMOTE_WORDS_MAX);
         Ok(Self {
             servers: Servers::start()?,
@@ -76,10 +90,10 @@ impl Links {
             links: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: Vec::new(),
-            environment: std::mem::take(&mut gateway.environment),
-            own_variables: gateway.wanted.own_variables.clone(),
-            base: gateway.base.clone(),
-            admin_tools: gateway.wanted.admin_tools,
+            environment,
+            own_variables,
+            base,
+            hands_on_notices,
             about,
             trace,
             count: 0,
@@ -87,22 +101,22 @@ impl Links {
     }
 
     /// Drops the servers and what they hold of the trace and of our stderr, whose ends are waited for.
-    pub(super) fn end(self) -> Option<Trace> {
+    pub(crate) fn end(self) -> Option<Trace> {
         self.trace
     }
 
     /// Starts a conversation with a server.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &mut self,
         supervise: &mut Supervisor,
         link: LinkId,
-        backend: &Backend,
+        (backend, tools): (&Backend, AddedTools),
         suffix: &str,
     ) -> Result<(), String> {
         match &backend.transport {
             Transport::Stdio(stdio) => {
                 let name = format!("{}{suffix}", backend.name);
-                let started = self.start_program(supervise, link, name, stdio).await;
+                let started = self.start_program(supervise, link, name, (stdio, tools)).await;
                 if let Err(why) = &started {
                     self.ways.insert(link, Way::Blocked(why.clone()));
                 }
@@ -123,7 +137,7 @@ impl Links {
         supervise: &mut Supervisor,
         link: LinkId,
         name: String,
-        stdio: &StdioServer,
+        (stdio, tools): (&StdioServer, AddedTools),
     ) -> Result<(), String> {
         let cwd = stdio.cwd.as_ref().map_or_else(|| self.base.clone(), |cwd| self.base.join(cwd));
         let log = supervise.recorder.stderr.clone();
@@ -150,12 +164,14 @@ impl Links {
         let definition = Definition::talker(&name, command, variables, policy, memory_bytes_max);
         self.count += 1;
         let service = supervise.add(definition, seed().wrapping_add(self.count));
-        let which = if self.admin_tools { WhichTools::All } else { WhichTools::None };
         let settings = Settings {
             server: name.clone(),
             patience: QUEUE_WAIT,
-            tools: AddedTools { which, names: ToolNames::Reserved },
-            tell_restarts: stdio.tell_restarts,
+            tools,
+            tell_restarts: match self.hands_on_notices {
+                true if stdio.tell_restarts => TellRestarts::HandedOn,
+                _ => stdio.tell_restarts.into(),
+            },
             wedge_timeout: stdio.health.wedge_timeout,
         };
         let trace = self.trace.as_ref().map(|trace| trace.of(&name));
@@ -183,14 +199,14 @@ impl Links {
     }
 
     /// A client has called a restart by this request, which is on its way over a link.
-    pub(super) fn note_caller(&mut self, link: LinkId, id: Id, by: Actor) {
+    pub(crate) fn note_caller(&mut self, link: LinkId, id: Id, by: Actor) {
         if let Some(Way::Program(service)) = self.ways.get(&link) {
             self.servers.note_caller(*service, id, by);
         }
     }
 
     /// Says a line over a link. Returns what the hub has to know where it cannot be said.
-    pub(super) fn tell(&mut self, link: LinkId, line: Vec<u8>) -> Option<Input> {
+    pub(crate) fn tell(&mut self, link: LinkId, line: Vec<u8>) -> Option<Input> {
         let service = match self.ways.get_mut(&link)? {
             Way::Program(service) => *service,
             Way::Remote(remote) => {
@@ -212,7 +228,7 @@ impl Links {
     }
 
     /// The server has not taken the session.
-    pub(super) async fn refused(&mut self, supervise: &mut Supervisor, link: LinkId, why: String) {
+    pub(crate) async fn refused(&mut self, supervise: &mut Supervisor, link: LinkId, why: String) {
         let Some(Way::Program(service)) = self.ways.get(&link) else { return };
         let service = *service;
         let generation = supervise.fleet.service(service).map(|service| service.generation());
@@ -224,7 +240,7 @@ impl Links {
     }
 
     /// Ends the conversation; the server is down within a second.
-    pub(super) async fn close(&mut self, supervise: &mut Supervisor, link: LinkId) {
+    pub(crate) async fn close(&mut self, supervise: &mut Supervisor, link: LinkId) {
         // A remote one ends when it is dropped.
         let Some(Way::Program(service)) = self.ways.remove(&link) else { return };
         self.links.remove(&service);
@@ -236,7 +252,7 @@ impl Links {
     }
 
     /// Ends all of them; those that are leaving already are hurried.
-    pub(super) async fn leave(&mut self, supervise: &mut Supervisor, by: &Actor) {
+    pub(crate) async fn leave(&mut self, supervise: &mut Supervisor, by: &Actor) {
         self.ways.retain(|_, way| matches!(way, Way::Program(_)));
         let all: Vec<ServiceId> = self.links.keys().chain(&self.leaving).copied().collect();
         for service in all {
@@ -247,7 +263,7 @@ impl Links {
     }
 
     /// The links whose servers do otherwise than the last time.
-    pub(super) fn changed(&mut self, supervise: &Supervisor) -> Vec<(LinkId, State)> {
+    pub(crate) fn changed(&mut self, supervise: &Supervisor) -> Vec<(LinkId, State)> {
         let mut changed = Vec::new();
         for (service, link) in &self.links {
             let Some(state) = supervise.snapshot(*service).map(|snapshot| snapshot.state) else {
@@ -266,7 +282,7 @@ impl Links {
     }
 
     /// Forgets those that are down.
-    pub(super) fn tidy(&mut self, supervise: &mut Supervisor) {
+    pub(crate) fn tidy(&mut self, supervise: &mut Supervisor) {
         let (servers, states) = (&mut self.servers, &mut self.states);
         self.leaving.retain(|service| {
             let is_gone = supervise.forget(*service);

@@ -12,9 +12,10 @@ use afresh_core::mcp::envelope::Id;
 use afresh_core::mcp::frame::Frame;
 use tokio::sync::oneshot;
 
-use super::http::{BoundFront, Bounds, HttpFront, bind};
+use super::http::{BoundFront, Bounds, EndedSessions, HttpFront, bind};
 use crate::mcp::{Stdout, own_stdin, stdout};
 use crate::startup::SetupError;
+use crate::store::user_state::UserState;
 use crate::stream::Completion;
 use crate::supervise::Recorder;
 use crate::wires::{WireEvent, WireInput, Wires};
@@ -63,6 +64,7 @@ impl GatewayFront {
         bound: Option<BoundFront>,
         settings: &FrontSettings,
         recorder: &Recorder,
+        state: Option<UserState>,
     ) -> Result<Self, SetupError> {
         let stderr = &recorder.stderr;
         let Some(bound) = bound else {
@@ -87,7 +89,11 @@ impl GatewayFront {
             }
         });
         let log = (stderr.clone(), recorder.refusals.clone());
-        let front = HttpFront::start(bound, settings, Bounds::default(), log);
+        let (ended, problem) = EndedSessions::open(state, Some(stderr.clone()));
+        if let Some(why) = problem {
+            stderr.log(&format!("sessions end with this gateway: {why}"));
+        }
+        let front = HttpFront::start(bound, settings, Bounds::default(), log, ended);
         Ok(Self::Http(Box::new(front.map_err(SetupError::Runtime)?)))
     }
 

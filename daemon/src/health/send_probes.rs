@@ -47,7 +47,7 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Verdict>
         }
     }
     // A machine may have only one of the addresses: what is refused says more.
-    Err(ill(if is_refused { format!("nobody listens on {host}:{port}") } else { why }))
+    Err(ill(if is_refused { format!("no process listens on {host}:{port}") } else { why }))
 }
 
 /// The addresses of a host. `localhost` is both of its addresses, for all that the system's files say:

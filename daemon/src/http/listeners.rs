@@ -2,7 +2,7 @@
 //! the control API and of the gateway. Never reads a request.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use afresh_core::audit::Actor;
 use hyper_util::rt::TokioIo;
@@ -15,7 +15,36 @@ use crate::os::{SocketListener, SocketStream, is_kept_back, is_own_peer, peer_of
 #[derive(Debug)]
 pub(crate) enum Door {
     Socket(SocketListener),
-    Port(TcpListener),
+    Port(Port),
+}
+
+/// A port, at one address or at both that `localhost` can mean.
+#[derive(Debug)]
+pub(crate) struct Port {
+    listener: TcpListener,
+    other: Option<TcpListener>,
+}
+
+impl Port {
+    /// As connections are accepted from listeners that are bound.
+    pub(crate) fn of(
+        listener: std::net::TcpListener,
+        other: Option<std::net::TcpListener>,
+    ) -> io::Result<Self> {
+        let other = other.map(TcpListener::from_std).transpose()?;
+        Ok(Self { listener: TcpListener::from_std(listener)?, other })
+    }
+
+    /// The next connection. Cancel safe.
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match &self.other {
+            None => self.listener.accept().await,
+            Some(other) => tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                accepted = other.accept() => accepted,
+            },
+        }
+    }
 }
 
 /// A connection that has come in.

@@ -25,7 +25,7 @@ pub(crate) use self::connection::{
     Connection, Duplex, MessageBody, NextPieces, Pieces, Response, WriteTimeout, all_bytes, drain,
     next_bytes, single_header,
 };
-pub(crate) use self::listeners::{Door, Entered, Foreign};
+pub(crate) use self::listeners::{Door, Entered, Foreign, Port};
 pub(crate) use self::pool::{Pool, SendError};
 use self::tls::Tls;
 pub(crate) use self::tls::TlsError;

@@ -14,8 +14,9 @@ use afresh_core::limits::{
     RETRY_WHEN_WANTED,
 };
 use afresh_core::mcp::envelope::Id;
-use afresh_core::mcp::{AdminRequest, Changes, Effect, EndCause, Input, Kind, hint_of};
+use afresh_core::mcp::{AdminRequest, Changes, Effect, EndCause, Input, Kind, Notice, hint_of};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
+use afresh_core::share::protocol::{HubFrame, line_of};
 use afresh_core::time::Stamp;
 use tokio::time::Instant;
 
@@ -24,6 +25,7 @@ use super::restart_triggers::{RestartTriggers, Trigger};
 use crate::clock::now;
 use crate::control::About;
 use crate::driver::Driver;
+use crate::os;
 use crate::recent_lines::Logs;
 use crate::supervise::{InstanceChange, InstanceEvent, Supervisor};
 use crate::wires::{InstanceEnd, WireEvent};
@@ -155,6 +157,13 @@ impl ServerDriver<'_> {
         self.tell_service(ServiceInput::Restart { reason, by }).await;
     }
 
+    /// Tells the conversation that the current instance is to be replaced.
+    fn replacing(&self) -> Option<Input> {
+        let snapshot = self.supervise.snapshot(self.server.service)?;
+        let is_stopped = snapshot.pid.is_some_and(os::is_stopped);
+        Some(Input::Replacing { generation: Generation(snapshot.generation?), is_stopped })
+    }
+
     /// The instance is of no use.
     pub(crate) async fn fail(&mut self, generation: Generation, why: String) {
         self.server.instances.condemn(generation, &why);
@@ -280,6 +289,15 @@ impl Driver for ServerDriver<'_> {
                     self.server.triggers.measure_processor_time(generation, pid);
                 }
             }
+            Effect::Silent { generation, silence } => {
+                let trouble =
+                    silence.map(|silence| format!("no answer since {}", now().earlier_by(silence)));
+                self.log(&match &trouble {
+                    Some(trouble) => format!("the server is degraded: {trouble}"),
+                    None => "the server answers again".to_owned(),
+                });
+                self.tell_service(ServiceInput::Silent(generation, trouble)).await;
+            }
             Effect::Wedged { generation, why } => {
                 self.server.instances.condemn(generation, &why);
                 self.tell_service(ServiceInput::Unhealthy(generation, why)).await;
@@ -288,9 +306,9 @@ impl Driver for ServerDriver<'_> {
                 let result = match request {
                     // The conversation answers, when the new instance serves.
                     AdminRequest::Restart { reason } => {
-                        let by = self.server.caller(&id);
+                        let (by, replacing) = (self.server.caller(&id), self.replacing());
                         self.restart(reason, by).await;
-                        return None;
+                        return replacing;
                     }
                     AdminRequest::Verify { since } => self.verify_restart(since),
                     AdminRequest::Status => self.status(),
@@ -299,6 +317,14 @@ impl Driver for ServerDriver<'_> {
                 return Some(Input::AdminResult { id, result });
             }
             Effect::ListChanged { kind, changes } => self.log_changes(kind, &changes),
+            // In its place between the answers.
+            Effect::Notice(notice) => {
+                let frame = match notice {
+                    Notice::StateLost(how) => HubFrame::StateLost { how },
+                    Notice::RestartFailed(why) => HubFrame::RestartFailed { why },
+                };
+                self.server.lane.tell_client(line_of(&frame));
+            }
             Effect::Wanted => {
                 let due = self.server.last_wanted.is_none_or(|at| at.elapsed() > RETRY_WHEN_WANTED);
                 if due && self.has_run() {

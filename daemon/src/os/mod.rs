@@ -1,8 +1,8 @@
 //! The operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in `linux.rs`;
-//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `folder.rs` files in an open folder,
-//! `dispositions.rs` the signals that we ignore, `job_control.rs` what shells do to jobs. Nothing outside of here and
+//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `polled_streams.rs` the streams of a shim, `folder.rs` files in an open folder,
+//! `launchers.rs` the ends of npx and launchers, `dispositions.rs` the signals that we ignore, `job_control.rs` what shells do to jobs. Nothing outside of here and
 //! `process/` names a system, and nothing in here decides.
 
 #[cfg(unix)]
@@ -17,6 +17,10 @@ mod kernel;
 #[cfg(not(target_os = "linux"))]
 #[path = "not_linux.rs"]
 mod kernel;
+#[cfg(unix)]
+mod launchers;
+#[cfg(unix)]
+mod polled_streams;
 #[cfg(unix)]
 mod streams;
 #[cfg(unix)]
@@ -35,6 +39,10 @@ pub(crate) use self::folder::Folder;
 #[cfg(unix)]
 pub use self::job_control::*;
 pub(crate) use self::kernel::*;
+#[cfg(unix)]
+pub(crate) use self::launchers::Launchers;
+#[cfg(unix)]
+pub(crate) use self::polled_streams::*;
 #[cfg(unix)]
 pub(crate) use self::streams::*;
 pub use self::system::*;

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{
@@ -18,6 +19,7 @@ use afresh_core::install::Manager;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::socket::Backlog;
 use nix::sys::statvfs::statvfs;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{AccessFlags, Uid, access, setsid};
@@ -25,10 +27,14 @@ use tokio::net::unix::pipe;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::launchers::{LauncherEnds, Launchers};
 use super::{FileKind, ProcessLimit, SignalRequest};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "HOME";
+
+/// Whether `npx` is a script, which many clients cannot start by themselves.
+pub const HAS_SCRIPT_RUNNERS: bool = false;
 
 /// Whether a variable of the environment has this name.
 pub fn is_variable(key: &OsStr, name: &str) -> bool {
@@ -55,6 +61,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     hangup: Option<Signal>,
     user: Signal,
+    launchers: LauncherEnds,
 }
 
 impl Signals {
@@ -66,7 +73,14 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hangup: hears_hangup.then(|| signal(SignalKind::hangup())).transpose()?,
             user: signal(SignalKind::user_defined1())?,
+            launchers: LauncherEnds::default(),
         })
+    }
+
+    /// The end of one of these asks us to stop, too.
+    pub(crate) fn end_with(&mut self, launchers: Launchers) -> io::Result<()> {
+        self.launchers = LauncherEnds::new(launchers)?;
+        Ok(())
     }
 
     /// The next one. Cancel safe.
@@ -76,6 +90,7 @@ impl Signals {
             _ = self.terminate.recv() => SignalRequest::Stop("SIGTERM"),
             () = heard(self.hangup.as_mut()) => SignalRequest::Stop("SIGHUP"),
             _ = self.user.recv() => SignalRequest::Restart("SIGUSR1"),
+            () = self.launchers.next() => SignalRequest::Stop("the launcher's end"),
         }
     }
 }
@@ -212,6 +227,11 @@ pub(crate) fn is_ours(metadata: &Metadata) -> bool {
     metadata.uid() == Uid::effective().as_raw()
 }
 
+/// Whether this user owns it, or the administrator of the system.
+pub(crate) fn is_ours_or_systems(metadata: &Metadata) -> bool {
+    is_ours(metadata) || metadata.uid() == 0
+}
+
 /// The defect of a folder that should be this user's alone.
 pub(crate) fn not_ours_alone(metadata: &Metadata) -> Option<&'static str> {
     if !is_ours(metadata) {
@@ -251,6 +271,13 @@ pub(crate) fn is_open_to_all(folder: &Path) -> bool {
 pub(crate) fn can_write(path: &Path) -> io::Result<()> {
     let enter = if path.is_dir() { AccessFlags::X_OK } else { AccessFlags::empty() };
     Ok(access(path, AccessFlags::W_OK | enter)?)
+}
+
+/// How many connections to a port may wait to be accepted.
+pub(crate) fn set_backlog(listener: &TcpListener, waiting_max: i32) -> io::Result<()> {
+    // More than the system allows is cut to that.
+    let backlog = Backlog::new(waiting_max).unwrap_or(Backlog::MAXCONN);
+    Ok(nix::sys::socket::listen(listener, backlog)?)
 }
 
 /// A folder for this user beside those of other users.

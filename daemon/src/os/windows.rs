@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, IsTerminal};
+use std::net::TcpListener;
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::os::windows::io::{AsHandle, AsRawHandle, FromRawHandle};
@@ -16,6 +17,7 @@ use std::ptr::null_mut;
 use std::time::Duration;
 
 use afresh_core::install::Manager;
+use afresh_core::launchers::StartedBy;
 use tokio::net::windows::named_pipe::NamedPipeServer;
 use tokio::signal::windows::{
     CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
@@ -39,6 +41,9 @@ use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "USERPROFILE";
+
+/// Whether `npx` is a script, which many clients cannot start by themselves.
+pub const HAS_SCRIPT_RUNNERS: bool = true;
 
 /// Whether a variable of the environment has this name: `PATH` is usually called `Path` here.
 pub fn is_variable(key: &OsStr, name: &str) -> bool {
@@ -75,6 +80,11 @@ impl Signals {
         })
     }
 
+    /// Nothing to do: the launcher of the npm package has us in its job object, as Node has all that it starts.
+    pub(crate) fn end_with(&mut self, _launchers: Launchers) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The next wish. Cancel safe.
     pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
@@ -83,6 +93,15 @@ impl Signals {
             _ = self.close.recv() => SignalRequest::Stop("the console"),
             _ = self.shutdown.recv() => SignalRequest::Stop("the console"),
         }
+    }
+}
+
+/// See [`Signals::end_with`].
+pub(crate) struct Launchers;
+
+impl Launchers {
+    pub(crate) fn find(_started_by: StartedBy) -> Self {
+        Self
     }
 }
 
@@ -309,6 +328,16 @@ pub(crate) fn is_ours(_metadata: &Metadata) -> bool {
     true
 }
 
+/// The system decides.
+pub(crate) fn set_backlog(_listener: &TcpListener, _waiting_max: i32) -> io::Result<()> {
+    Ok(())
+}
+
+/// See [`make_private`].
+pub(crate) fn is_ours_or_systems(_metadata: &Metadata) -> bool {
+    true
+}
+
 /// See [`make_private`].
 pub(crate) fn not_ours_alone(_metadata: &Metadata) -> Option<&'static str> {
     None
@@ -409,6 +438,83 @@ pub fn detach(command: &mut Command) {
 /// There are no sessions to leave.
 pub fn leave_session() -> io::Result<()> {
     Ok(())
+}
+
+/// Shims need sockets with a path, of which there are none yet: servers run unshared.
+pub(crate) struct PolledStream;
+
+/// What can be done with a stream now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) can_read: bool,
+    pub(crate) can_write: bool,
+    pub(crate) is_broken: bool,
+}
+
+impl PolledStream {
+    pub(crate) fn ends_of(_launchers: Launchers) -> Option<Vec<Self>> {
+        Some(Vec::new())
+    }
+
+    pub(crate) fn own_stdin() -> io::Result<Self> {
+        Err(unsupported())
+    }
+
+    pub(crate) fn own_stdout() -> io::Result<Self> {
+        Err(unsupported())
+    }
+
+    pub(crate) fn connect(_path: &Path) -> io::Result<Self> {
+        Err(unsupported())
+    }
+
+    pub(crate) fn read(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(unsupported())
+    }
+
+    pub(crate) fn write(&self, _bytes: &[u8]) -> io::Result<usize> {
+        Err(unsupported())
+    }
+}
+
+pub(crate) fn poll_streams(
+    _streams: &[(&PolledStream, bool, bool)],
+    _wait: Option<Duration>,
+) -> io::Result<Vec<Ready>> {
+    Err(unsupported())
+}
+
+pub(crate) fn become_afresh(_executable: &Path, _arguments: &[OsString]) -> io::Error {
+    unsupported()
+}
+
+/// A process is called after its program here.
+pub(crate) fn set_own_name(_command: &mut Command) {}
+
+/// The reading end of a connection.
+pub(crate) struct SocketReader;
+
+impl SocketReader {
+    pub(crate) async fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(unsupported())
+    }
+}
+
+/// The writing end of a connection.
+pub(crate) struct SocketWriter;
+
+impl SocketWriter {
+    pub(crate) fn try_write(&self, _bytes: &[u8]) -> io::Result<usize> {
+        Err(unsupported())
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        Err(unsupported())
+    }
+}
+
+pub(crate) fn halves(_stream: SocketStream) -> io::Result<(SocketReader, SocketWriter)> {
+    Err(unsupported())
 }
 
 /// The system takes back what is not used.

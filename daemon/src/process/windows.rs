@@ -45,6 +45,7 @@ use super::spawn_error::explain;
 use super::{
     AbandonedWarden, Command, Entered, OutputEnd, Remains, Report, RetainedInstance, TreeUsage,
 };
+use crate::write_path::WritePath;
 
 /// The mechanism that keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "job object: all that a service starts ends with afresh";
@@ -407,7 +408,7 @@ pub(crate) fn end_lost(_folder: &Path) -> Result<usize, Vec<u32>> {
 impl Processes {
     /// Sets up the process layer. All that a supervisor before had started went with it.
     pub(crate) async fn enter(
-        _folder: &Path,
+        _folder: &WritePath,
         on_death: OnSupervisorDeath,
     ) -> Result<Entered, StartError> {
         match on_death {

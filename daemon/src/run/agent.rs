@@ -245,7 +245,7 @@ async fn follow(
         });
         let said: Vec<AgentOutput> = said.collect();
         if !said.is_empty() && sender.send(OutputBatch { attempt, outputs: said }).await.is_err() {
-            return "nobody listens".to_owned();
+            return "afresh no longer reads its output".to_owned();
         }
     }
     "it has ended".to_owned()

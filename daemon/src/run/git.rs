@@ -14,6 +14,7 @@ use afresh_core::service::Exit;
 
 use self::commit::steps_up;
 use super::Run;
+use crate::git_index::REPOSITORY_VARIABLES;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
 
@@ -40,26 +41,6 @@ pub(super) type GitOutput = Result<String, String>;
 
 /// Why nothing may be committed now, where git could say it.
 type Obstacle = Result<Option<String>, String>;
-
-/// Variables about another repository, such as that of a hook that has started afresh: they are not passed on.
-const ELSEWHERE: [&str; 16] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_QUARANTINE_PATH",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-    "GIT_SHALLOW_FILE",
-    "GIT_GRAFT_FILE",
-    "GIT_LITERAL_PATHSPECS",
-    "GIT_GLOB_PATHSPECS",
-    "GIT_NOGLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS",
-];
 
 #[derive(Clone)]
 pub(super) struct Git {
@@ -277,8 +258,9 @@ fn allowed(pattern: &str) -> String {
 
 /// The environment of our git.
 fn env_of_git(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
-    let is_of_git =
-        |(name, _): &&(OsString, OsString)| !ELSEWHERE.iter().any(|it| OsStr::new(it) == name);
+    let is_of_git = |(name, _): &&(OsString, OsString)| {
+        !REPOSITORY_VARIABLES.iter().any(|it| OsStr::new(it) == name)
+    };
     let mut env: Vec<_> = env.iter().filter(is_of_git).cloned().collect();
     // Git must not prompt, and its messages are parsed.
     env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));

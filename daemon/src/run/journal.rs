@@ -74,7 +74,7 @@ impl Journal {
     fn put_back(&mut self) -> Result<(), Box<dyn Error>> {
         self.workspace.restore()?;
         self.runs.put_back()?;
-        self.mark.put_back(self.workspace.state())?;
+        self.mark.put_back(&self.workspace.writable_state())?;
         self.logs.make_folder()?;
         Ok(())
     }
@@ -95,7 +95,7 @@ mod tests {
         workspace.prepare().unwrap();
         let runs = Runs::open(&workspace.writable_state()).unwrap();
         let number = runs.begin(now(), ("PLAN.md", "."), "A plan", "command").unwrap();
-        let mark = ProcessMark::of(workspace.state()).unwrap();
+        let mark = ProcessMark::of(&workspace.writable_state()).unwrap();
         let logs = workspace.writable_state().join("runs");
         let (records, says) = (Vec::new(), Vec::new());
         Journal { runs, number, workspace, logs, mark, records, says }

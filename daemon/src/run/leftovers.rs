@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::Path;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
 
 use super::session::uuid;
 use crate::os;
 use crate::process::{kill_one, terminate_one};
+use crate::write_path::WritePath;
 
 /// The variable that has the mark.
 const VARIABLE: &str = "AFRESH_RUN_MARK";
@@ -18,11 +18,13 @@ const VARIABLE: &str = "AFRESH_RUN_MARK";
 /// The file with the random part of the mark.
 const FILE: &str = "run-mark";
 
-/// The content of the mark's file; none where a clone has put something else in its place.
-fn read_mark(path: &Path) -> Option<String> {
+/// The content of the mark's file; none where it is not there yet, or a clone has put something else in its place.
+fn read_mark(mark: &WritePath) -> Option<String> {
     let mut text = String::new();
-    let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    let file = os::open_to_read(path).ok().filter(|_| is_file)?;
+    let file = mark.open_to_append().ok()?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return None;
+    }
     file.take(MARK_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
@@ -36,34 +38,33 @@ pub struct ProcessMark(String);
 
 impl ProcessMark {
     /// The mark of the workspace with this state, made where there is none.
-    pub fn of(state: &Path) -> io::Result<Self> {
-        let path = state.join(FILE);
+    pub fn of(state: &WritePath) -> io::Result<Self> {
+        let mark = state.join(FILE);
         let is_ours =
             |text: &String| text.len() == uuid().len() && !text.contains(char::is_control);
-        let kept = read_mark(&path).filter(is_ours);
-        let random = match kept {
+        let random = match read_mark(&mark).filter(is_ours) {
             Some(random) => random,
             None => {
-                fs::remove_file(&path).or_else(|error| match error.kind() {
+                mark.remove().or_else(|error| match error.kind() {
                     io::ErrorKind::NotFound => Ok(()),
                     _ => Err(error),
                 })?;
                 let random = uuid();
-                os::create_private(&path)?.write_all(random.as_bytes())?;
+                mark.create_private()?.write_all(random.as_bytes())?;
                 random
             }
         };
         // A copy of the folder is another workspace.
-        Ok(Self(format!("{random} {}", fs::canonicalize(state)?.display())))
+        Ok(Self(format!("{random} {}", fs::canonicalize(state.path())?.display())))
     }
 
     /// Writes the mark's file again, where it was deleted.
-    pub fn put_back(&self, state: &Path) -> io::Result<()> {
-        let path = state.join(FILE);
+    pub fn put_back(&self, state: &WritePath) -> io::Result<()> {
+        let mark = state.join(FILE);
         let random = self.0.split(' ').next().unwrap_or_default();
-        match path.symlink_metadata().is_ok() {
+        match mark.is_there() {
             true => Ok(()),
-            false => os::create_private(&path)?.write_all(random.as_bytes()),
+            false => mark.create_private()?.write_all(random.as_bytes()),
         }
     }
 
@@ -99,5 +100,34 @@ impl ProcessMark {
             left if left.is_empty() => Ok(found.len()),
             left => Err(left),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn the_mark_is_made_once_and_never_behind_a_link() {
+        let dir = TempDir::new();
+        fs::create_dir(dir.join("outside")).unwrap();
+        let state = WritePath::beneath(&dir.join("."), ".afresh");
+        symlink(dir.join("outside"), state.path()).unwrap();
+        ProcessMark::of(&state).unwrap_err();
+        assert_eq!(fs::read_dir(dir.join("outside")).unwrap().count(), 0);
+        fs::remove_file(state.path()).unwrap();
+        state.make_folder().unwrap();
+        // Something else in the place of the file is replaced, and what it leads to is not.
+        fs::write(dir.join("outside/file"), "theirs").unwrap();
+        symlink(dir.join("outside/file"), state.path().join(FILE)).unwrap();
+        let mark = ProcessMark::of(&state).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("outside/file")).unwrap(), "theirs");
+        assert_eq!(ProcessMark::of(&state).unwrap().0, mark.0);
+        fs::remove_file(state.path().join(FILE)).unwrap();
+        mark.put_back(&state).unwrap();
+        assert_eq!(ProcessMark::of(&state).unwrap().0, mark.0);
     }
 }

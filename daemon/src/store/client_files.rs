@@ -4,6 +4,7 @@
 //! They are the user's: a file keeps its rights and its owner, a link stays a link, and a file that has changed since
 //! it was read is left alone.
 
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,11 @@ impl ClientFile {
     /// A file that the user named.
     pub fn named(path: PathBuf) -> Self {
         Self { client: "", scope: FileOwner::Named, path, within: None }
+    }
+
+    /// The same file, which has to be in this folder after all links.
+    pub fn within(self, folder: &Path) -> Self {
+        Self { within: Some(folder.to_owned()), ..self }
     }
 
     /// The files that exist: the project's, from `cwd` up to its root, then the user's.
@@ -180,29 +186,63 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How this program is called: `afresh`, if that is what PATH leads to, or by its whole path.
-pub fn own_command(path_variable: Option<&std::ffi::OsStr>) -> io::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    Ok(if found_in_path(path_variable, &own).is_some() { NAME.into() } else { own })
+/// The paths of this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPaths {
+    /// The executable.
+    pub path: PathBuf,
+    /// The one that PATH has, where it leads to this program or to the launcher of its npm package.
+    pub on_path: Option<PathBuf>,
+}
+
+impl OwnPaths {
+    /// Finds them.
+    pub fn find(path_variable: Option<&OsStr>) -> io::Result<Self> {
+        let path = std::env::current_exe()?;
+        let on_path = first_in_path(path_variable, NAME).filter(|found| {
+            let (Ok(found), Ok(own)) = (found.canonicalize(), path.canonicalize()) else {
+                return false;
+            };
+            found == own
+                || node_modules_of(&found).is_some_and(|it| node_modules_of(&own) == Some(it))
+        });
+        Ok(Self { path, on_path })
+    }
+}
+
+/// The outermost `node_modules` that a path lies in.
+fn node_modules_of(path: &Path) -> Option<PathBuf> {
+    let mut folders: Vec<&Path> = path.ancestors().collect();
+    folders.reverse();
+    let found = folders.into_iter().find(|folder| folder.ends_with("node_modules"));
+    found.map(Path::to_owned)
+}
+
+/// Whether PATH has a program of this name.
+pub fn is_in_path(path_variable: Option<&OsStr>, name: &str) -> bool {
+    first_in_path(path_variable, name).is_some()
 }
 
 /// The path of this program; the one that PATH leads to, where it does, because that stays the same when
 /// a new version takes its place.
-pub fn own_path(path_variable: Option<&std::ffi::OsStr>) -> io::Result<PathBuf> {
+pub fn own_path(path_variable: Option<&OsStr>) -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(found_in_path(path_variable, &own).unwrap_or(own))
 }
 
 const NAME: &str = "afresh";
 
-fn found_in_path(path_variable: Option<&std::ffi::OsStr>, own: &Path) -> Option<PathBuf> {
+fn first_in_path(path_variable: Option<&OsStr>, name: &str) -> Option<PathBuf> {
     let folders = path_variable.into_iter().flat_map(std::env::split_paths);
-    let first = folders
-        .filter(|folder| folder.is_absolute())
-        .find_map(|folder| os::program_in(&folder, NAME));
-    first.filter(|found| match (found.canonicalize(), own.canonicalize()) {
-        (Ok(found), Ok(own)) => found == own,
-        _ => false,
+    folders.filter(|folder| folder.is_absolute()).find_map(|folder| os::program_in(&folder, name))
+}
+
+fn found_in_path(path_variable: Option<&OsStr>, own: &Path) -> Option<PathBuf> {
+    first_in_path(path_variable, NAME).filter(|found| {
+        match (found.canonicalize(), own.canonicalize()) {
+            (Ok(found), Ok(own)) => found == own,
+            _ => false,
+        }
     })
 }
 

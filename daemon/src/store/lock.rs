@@ -106,20 +106,6 @@ pub(super) fn lock_patiently(
     }
 }
 
-/// The folder of git for the work tree that a folder is in.
-pub fn git_folder(folder: &Path) -> Option<PathBuf> {
-    let (tree, git) = folder
-        .ancestors()
-        .map(|folder| (folder, folder.join(".git")))
-        .find(|(_, git)| git.exists())?;
-    if git.is_dir() {
-        return Some(git);
-    }
-    // Other work trees and submodules have a file there that says where.
-    let text = std::fs::read_to_string(git).ok()?;
-    Some(tree.join(text.strip_prefix("gitdir:")?.trim()))
-}
-
 /// The process that holds the lock of a state folder; none where it is free. 0 where it is not told.
 pub fn up_holder(state: &Path) -> Option<u32> {
     let mut file = os::open_to_read(&state.join(Sole::Up.words().0)).ok()?;

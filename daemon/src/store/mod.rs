@@ -5,9 +5,11 @@
 //! processes. Nothing here decides: a failure is reported, and supervision goes on.
 
 pub(crate) mod atomic_replace;
+pub mod catalogs;
 pub mod client_files;
 pub mod digest;
 pub mod file_follower;
+pub mod git_folder;
 pub mod history;
 pub mod lock;
 pub mod marker;

@@ -3,14 +3,20 @@
 //! A record is in the file when it is written: a run that was killed goes on where it was. What something follows from
 //! is on the disk itself.
 
-use afresh_core::limits::RUNS_BUSY_WAIT;
+use afresh_core::limits::{
+    PLAN_FILE_BYTES_MAX, RUNS_BUSY_WAIT, RUNS_READ_BYTES_MAX, RUNS_READ_MAX,
+};
 use afresh_core::run::{Finish, Record};
+use afresh_core::text::{cut, harmless};
 use afresh_core::time::Stamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 
+mod limited_reads;
+
+use self::limited_reads::{ReadBudget, ReadDeadline, foreign_entry};
 use crate::write_path::WritePath;
 
 /// The name of the file in the state folder.
@@ -91,6 +97,9 @@ pub enum RunsError {
     /// A newer afresh made it, with tables of this version.
     #[error("`{0}` was made by a newer afresh (version {1} of its tables)")]
     Newer(PathBuf, i64),
+    /// It has something that afresh does not make, and that could hold up or change what is read.
+    #[error("`{}` is no table of afresh, in `{}`", harmless(&cut(.1, 60)), .0.display())]
+    Foreign(PathBuf, String),
     /// Something that is written there is none of ours.
     #[error("record {number} of run {run} in `{}` cannot be understood", path.display())]
     Strange {
@@ -108,6 +117,9 @@ pub enum RunsError {
 
 fn why(error: &rusqlite::Error) -> String {
     match error {
+        error if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            format!("it is not read within {} s", RUNS_READ_MAX.as_secs())
+        }
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
         rusqlite::Error::SqliteFailure(_, Some(words)) => words.clone(),
         other => other.to_string(),
@@ -120,7 +132,7 @@ impl RunsError {
         let code = match self {
             Self::Newer(..) => return "use that one, or a newer one",
             Self::Open(..) => return "make it a file of your own, or remove it",
-            Self::Strange { .. } => None,
+            Self::Strange { .. } | Self::Foreign(..) => None,
             Self::File(_, source) => source.sqlite_error_code(),
         };
         match code {
@@ -145,6 +157,7 @@ impl RunsError {
 #[derive(Debug)]
 pub struct Runs {
     connection: Connection,
+    deadline: ReadDeadline,
     path: PathBuf,
     file: WritePath,
     /// Whether each write waits for the disk.
@@ -196,12 +209,11 @@ impl Runs {
         });
         let real = made.and_then(|()| file.resolved());
         let real = real.map_err(|source| RunsError::Open(path.clone(), source))?;
-        let (connection, version) = connect(real.path(), OpenFlags::default())
-            .map_err(|source| RunsError::File(path.clone(), Box::new(source)))?;
-        if version != VERSION {
-            return Err(RunsError::Newer(path, version));
-        }
-        Ok(Self { connection, path, file, on_disk: Cell::new(true), last: Cell::new(None) })
+        // SQLite makes none: it would do so wherever the path leads by then.
+        let opened = connect(real.path(), &path)?;
+        let Connected { connection, deadline } = opened;
+        let (on_disk, last) = (Cell::new(true), Cell::new(None));
+        Ok(Self { connection, deadline, path, file, on_disk, last })
     }
 
     /// Writes down that a run of a plan begins in a folder, and gives it a number.
@@ -241,11 +253,9 @@ impl Runs {
         let name = fresh.path().to_string_lossy();
         self.sql(self.connection.execute("VACUUM INTO ?1", params![name]))?;
         fresh.rename(&self.file).map_err(failed)?;
-        // Without the right to create one: an empty file would take the place of all records.
         let real = self.file.resolved().map_err(failed)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let (connection, _) = self.sql(connect(real.path(), flags))?;
-        self.connection = connection;
+        let Connected { connection, deadline } = connect(real.path(), &self.path)?;
+        (self.connection, self.deadline) = (connection, deadline);
         self.on_disk.set(true);
         Ok(())
     }
@@ -314,17 +324,20 @@ impl Runs {
         let words = "SELECT number, at, record FROM records
             WHERE id BETWEEN ?1 << 32 AND (?1 + 1) << 32 ORDER BY id";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let budget = ReadBudget::default();
         let mut select = self.sql(self.connection.prepare(words))?;
         let rows = self.sql(select.query_map(params![run], read))?;
-        let record = |row| {
-            let (number, at, text): (i64, String, String) = self.sql(row)?;
+        let record = |row: rusqlite::Result<(i64, String, String)>| {
+            let take = |text| budget.take(text, RUNS_READ_BYTES_MAX);
+            let (number, at, text) =
+                self.sql(row.and_then(|(number, at, text)| Ok((number, take(at)?, take(text)?))))?;
             let record = serde_json::from_str(&text).map_err(|source| {
                 let path = self.path.clone();
                 RunsError::Strange { path, run, number, source }
             })?;
             Ok((at, record))
         };
-        rows.map(record).collect()
+        self.deadline.within(|| rows.map(record).collect())
     }
 
     /// The newest runs, newest first.
@@ -333,15 +346,18 @@ impl Runs {
             ORDER BY run DESC LIMIT ?1";
         let mut select = self.sql(self.connection.prepare(words))?;
         let runs_max = i64::try_from(runs_max).unwrap_or(i64::MAX);
-        let rows = self.sql(select.query_map(params![runs_max], row))?;
-        self.sql(rows.collect())
+        let budget = ReadBudget::default();
+        let rows = self.sql(select.query_map(params![runs_max], |it| row(it, &budget)))?;
+        self.sql(self.deadline.within(|| rows.collect()))
     }
 
     /// One run.
     pub fn one(&self, run: i64) -> Result<Option<RunRow>, RunsError> {
         let words =
             "SELECT run, plan, title, agent, began, ended, finish, folder FROM runs WHERE run = ?1";
-        self.sql(self.connection.query_row(words, params![run], row).optional())
+        let read = |it: &Row<'_>| row(it, &ReadBudget::default());
+        let query = || self.connection.query_row(words, params![run], read).optional();
+        self.sql(self.deadline.within(query))
     }
 
     /// The result of something that SQLite was asked.
@@ -350,22 +366,48 @@ impl Runs {
     }
 }
 
-/// Opens the file, brings older tables to our version, and returns the version that they have.
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<(Connection, i64)> {
-    let flags = flags | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(RUNS_BUSY_WAIT)?;
+/// A database of ours.
+struct Connected {
+    connection: Connection,
+    deadline: ReadDeadline,
+}
+
+/// Opens a file that is there, and brings older tables to our version. An empty one gets them all.
+fn connect(real: &Path, path: &Path) -> Result<Connected, RunsError> {
+    let failed = |source| RunsError::File(path.to_owned(), Box::new(source));
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let open = || {
+        let mut connection = Connection::open_with_flags(real, flags)?;
+        connection.busy_timeout(RUNS_BUSY_WAIT)?;
+        let deadline = ReadDeadline::restrict(&mut connection)?;
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        Ok((connection, deadline, version))
+    };
+    let (connection, deadline, version) = open().map_err(failed)?;
+    if !(0..=VERSION).contains(&version) {
+        return Err(RunsError::Newer(path.to_owned(), version));
+    }
+    if let Some(name) = foreign_entry(&connection).map_err(failed)? {
+        return Err(RunsError::Foreign(path.to_owned(), name));
+    }
+    bring_up_to_date(&connection, version).map_err(failed)?;
+    deadline.end();
+    Ok(Connected { connection, deadline })
+}
+
+fn bring_up_to_date(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    // Opens the journal, which SQLite could not make any more once the file is deleted: what is in it is to be copied then.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let missing = match version {
         0 => format!("{TABLES} {RECORDS} {VIEWS}"),
         1 | 2 => format!("{MOVED} {RECORDS} {COPIED} {VIEWS}"),
-        version => return Ok((connection, version)),
+        _ => return Ok(()),
     };
-    connection
-        .execute_batch(&format!("BEGIN; {missing} PRAGMA user_version = {VERSION}; COMMIT;"))?;
-    Ok((connection, VERSION))
+    connection.execute_batch(&format!("BEGIN; {missing} PRAGMA user_version = {VERSION}; COMMIT;"))
 }
 
 /// Whether something is done because of it: it must not be done twice. The rest comes many times a second.
@@ -379,17 +421,22 @@ const fn decides(record: &Record) -> bool {
     )
 }
 
-fn row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
-    let finish: Option<String> = row.get(6)?;
+fn row(row: &Row<'_>, budget: &ReadBudget) -> rusqlite::Result<RunRow> {
+    // The longest is a title, of one line.
+    let text = |at: usize| budget.take(row.get(at)?, PLAN_FILE_BYTES_MAX);
+    let maybe = |at: usize| {
+        let text: Option<String> = row.get(at)?;
+        text.map(|text| budget.take(text, PLAN_FILE_BYTES_MAX)).transpose()
+    };
     Ok(RunRow {
         run: row.get(0)?,
-        plan: row.get(1)?,
-        title: row.get(2)?,
-        agent: row.get(3)?,
-        began: row.get(4)?,
-        ended: row.get(5)?,
-        finish: finish.and_then(|finish| serde_json::from_str(&finish).ok()),
-        folder: row.get(7)?,
+        plan: text(1)?,
+        title: text(2)?,
+        agent: text(3)?,
+        began: text(4)?,
+        ended: maybe(5)?,
+        finish: maybe(6)?.and_then(|finish| serde_json::from_str(&finish).ok()),
+        folder: maybe(7)?,
     })
 }
 

@@ -3,18 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use afresh_core::limits::{GIT_LINK_BYTES_MAX, TRUSTED_VERSIONS_MAX};
+use afresh_core::limits::TRUSTED_VERSIONS_MAX;
 use afresh_core::trust::TrustRequest;
 use serde::{Deserialize, Serialize};
 
 use super::digest::sha256;
+use super::git_folder::shared_folder;
 use super::user_state::StateFile;
 use crate::clock::now;
-use crate::os;
 
 /// What the user has accepted, by repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,25 +130,6 @@ impl Repository {
         let identity = identity.unwrap_or_else(|| top.clone()).to_string_lossy().into_owned();
         Self { identity, top }
     }
-}
-
-/// The folder that all worktrees of a repository share, by the `.git` file of one of them; none where the repository
-/// does not know this worktree.
-fn shared_folder(git: &Path) -> Option<PathBuf> {
-    let text = short_text(git)?;
-    let own = git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    let back = short_text(&own.join("gitdir"))?;
-    let is_known = own.join(back.trim()).canonicalize().ok()? == git.canonicalize().ok()?;
-    let worktrees = own.parent().filter(|folder| folder.ends_with("worktrees"))?;
-    is_known.then(|| worktrees.parent().map(Path::to_owned))?
-}
-
-/// The text of a file that git writes; none where it is longer than any path.
-fn short_text(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    let file = os::open_to_read(path).ok()?;
-    file.take(GIT_LINK_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
-    (text.len() as u64 <= GIT_LINK_BYTES_MAX).then_some(text)
 }
 
 /// Tells whether `trust.json` has changed since it was last looked at.

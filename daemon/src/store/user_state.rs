@@ -9,8 +9,8 @@ use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, STATE_FILE_BYTES_MAX, STATE_LOCK_TRIES_MAX};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use super::atomic_replace::{ReplaceFileError, Rights, replace_file};
@@ -117,7 +117,9 @@ impl UserState {
         }
         let damaged = |source| UserStateError::Damaged(path.clone(), source);
         let value: Value = serde_json::from_slice(&bytes).map_err(damaged)?;
-        match value.get("version").and_then(Value::as_u64) {
+        // One that is no number is of no version that is known: it is not taken for an old one.
+        let version = value.get("version").map(u64::deserialize).transpose().map_err(damaged)?;
+        match version {
             Some(found) if found > T::VERSION => {
                 Err(UserStateError::Newer(path, found, T::VERSION))
             }
@@ -216,6 +218,8 @@ mod tests {
         for (text, wanted) in [
             ("{\"version\": 3, \"names\": 7}", "has version 3, and this afresh knows 2"),
             ("{\"version\": 2, \"names\"", "is damaged"),
+            ("{\"version\": \"3\", \"names\": []}", "is damaged"),
+            ("{\"version\": 2.0, \"names\": []}", "is damaged"),
         ] {
             fs::write(state.path("names.json"), text).unwrap();
             let read = state.read::<Names>().unwrap_err().to_string();

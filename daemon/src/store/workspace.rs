@@ -2,7 +2,7 @@
 //!
 //! Reads no environment: the caller passes it in.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,15 @@ enum Kind {
     Temporary,
 }
 
+/// A configuration file that does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PassedOver {
+    /// Every user can create files in its folder.
+    OpenFolder(PathBuf),
+    /// It is another user's, in a folder above the current one.
+    AnotherUsers(PathBuf),
+}
+
 /// Why a state folder can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareWorkspaceError {
@@ -65,7 +74,8 @@ impl Workspace {
     /// Finds the workspace that `cwd` is in; the caller reads `HOME` and `XDG_STATE_HOME`.
     pub fn find(cwd: &Path, home: Option<&Path>, xdg_state_home: Option<&Path>) -> Self {
         let home = home.filter(|home| home.is_absolute());
-        let root = cwd.ancestors().find(|folder| is_root(folder, home));
+        let is_found = |folder: &&Path| is_root(folder, home) && !is_foreign(folder, cwd);
+        let root = cwd.ancestors().find(is_found);
         let project = root.map(|root| root.join(STATE));
         let user = user_state_folder(home, xdg_state_home);
         // Projects that nothing can be written to have a folder each: they are not one.
@@ -83,14 +93,15 @@ impl Workspace {
         Self { root: root.map(Path::to_owned), places }
     }
 
-    /// A configuration file that does not count, nearer to `cwd` than what does: it is in a folder in
-    /// which every user can create files, so another user could have made it.
-    pub fn passed_over(&self, cwd: &Path) -> Option<PathBuf> {
+    /// A configuration file that does not count, nearer to `cwd` than what does: another user has made it, or could have.
+    pub fn passed_over(&self, cwd: &Path) -> Option<PassedOver> {
         let nearer = cwd.ancestors().take_while(|folder| Some(*folder) != self.root());
-        let mut files = nearer
-            .filter(|folder| os::is_open_to_all(folder))
-            .map(|folder| folder.join("afresh.toml"));
-        files.find(|file| file.is_file())
+        let mut found = nearer.filter(|folder| folder.join(CONFIG).is_file());
+        found.find_map(|folder| match folder.join(CONFIG) {
+            file if os::is_open_to_all(folder) => Some(PassedOver::OpenFolder(file)),
+            file if is_foreign(folder, cwd) => Some(PassedOver::AnotherUsers(file)),
+            _ => None,
+        })
     }
 
     /// The project's folder; none outside of one.
@@ -267,6 +278,9 @@ pub(super) fn make_state_folder(file: &WritePath) -> io::Result<()> {
     Ok(())
 }
 
+/// The name of the configuration file of a project.
+const CONFIG: &str = "afresh.toml";
+
 /// The name of the state folder of a project.
 const STATE: &str = ".afresh";
 
@@ -288,13 +302,20 @@ fn is_root(folder: &Path, home: Option<&Path>) -> bool {
     let is_home = home
         .is_some_and(|home| folder == home || home.canonicalize().is_ok_and(|home| folder == home));
     let marks: &[&str] = match is_home || folder.parent().is_none() {
-        true => &["afresh.toml"],
-        false => &["afresh.toml", ".git", ".afresh"],
+        true => &[CONFIG],
+        false => &[CONFIG, ".git", ".afresh"],
     };
     marks.iter().any(|mark| match *mark {
         ".afresh" => folder.join(mark).is_dir(),
         _ => folder.join(mark).exists(),
     })
+}
+
+/// Whether a folder above the current one has a configuration of another user. Who goes into a folder and orders what
+/// stands there has looked; who is somewhere below it may know nothing of it.
+fn is_foreign(folder: &Path, cwd: &Path) -> bool {
+    let file = || fs::symlink_metadata(folder.join(CONFIG));
+    folder != cwd && file().is_ok_and(|metadata| !os::is_ours_or_systems(&metadata))
 }
 
 fn is_ours(folder: &Path) -> bool {
@@ -309,7 +330,6 @@ fn is_ours_alone(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -341,6 +361,29 @@ mod tests {
         fs::create_dir_all(dir.join("shared/.git")).unwrap();
         fs::set_permissions(dir.join("shared"), PermissionsExt::from_mode(0o1777)).unwrap();
         assert_eq!(Workspace::find(&dir.join("shared"), None, None).root, None);
+    }
+
+    #[test]
+    fn a_configuration_of_another_user_above_is_passed_over() {
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join("mine/theirs/sub")).unwrap();
+        let file = dir.join("mine/theirs/afresh.toml");
+        fs::write(&file, "").unwrap();
+        fs::write(dir.join("mine/afresh.toml"), "").unwrap();
+        let find = |cwd: &str| Workspace::find(&dir.join(cwd), None, None);
+        assert_eq!(find("mine/theirs/sub").root, Some(dir.join("mine/theirs")));
+        if std::os::unix::fs::chown(&file, Some(65_534), None).is_err() {
+            println!("skipped: only root can give a file to another user");
+            return;
+        }
+        let below = find("mine/theirs/sub");
+        assert_eq!(below.root, Some(dir.join("mine")));
+        let said = below.passed_over(&dir.join("mine/theirs/sub"));
+        assert_eq!(said, Some(PassedOver::AnotherUsers(file)));
+        // Who is in that folder has chosen it.
+        let there = find("mine/theirs");
+        assert_eq!(there.root, Some(dir.join("mine/theirs")));
+        assert_eq!(there.passed_over(&dir.join("mine/theirs")), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use afresh_core::fleet::Transition;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SERVICES_REMEMBERED_MAX;
 use afresh_core::policy::Policy;
-use afresh_core::service::{Input, Rest};
+use afresh_core::service::{Input, Rest, Want};
 use afresh_core::text::harmless;
 
 use super::{Lines, Up};
@@ -144,7 +144,7 @@ impl ConfiguredServices {
             let service = supervise.fleet.service(member.id);
             chosen.is_empty()
                 && past.of(&member.definition.name).wanted == UserIntent::Down
-                && service.is_some_and(|service| service.rest().is_none() && service.is_wanted())
+                && service.is_some_and(|its| its.rest().is_none() && its.want() == Want::Up)
         };
         let left: Vec<ServiceId> = self.members.values().filter(is_left).map(|m| m.id).collect();
         let by = Actor::Afresh("an earlier request");
@@ -193,7 +193,7 @@ impl ConfiguredServices {
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
             // One that is down by request stays down, or goes on to be stopped.
             let is_up = supervise.fleet.service(id).is_some_and(|service| match service.rest() {
-                None => service.is_wanted(),
+                None => service.want() == Want::Up,
                 Some(rest) => matches!(rest, Rest::Failed(_)),
             });
             if is_up {

@@ -89,7 +89,7 @@ impl ServiceLoop {
                     has_reader = false;
                     if self.stopping_since.is_none() {
                         let by = Actor::Afresh("closed output");
-                        self.stop("whoever read our output is gone", by).await;
+                        self.stop("the reader of the output is gone", by).await;
                     }
                 }
             }

@@ -10,6 +10,7 @@ use afresh_core::text::harmless;
 use afresh_core::trust::{TrustRequest, untrusted_note};
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::client_files::{ClientFile, ReadClientFileError, own_path};
+use afresh_daemon::store::git_folder::git_link;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
@@ -65,7 +66,12 @@ impl OwnServers {
         let mut texts = Vec::new();
         for (layer, path) in self.kind.config_files(&context) {
             let shown = self.environment.shown(&path);
-            match ClientFile::named(path).read() {
+            let file = ClientFile::named(path);
+            let file = match self.repository.as_deref().filter(|_| layer.is_of_project()) {
+                Some(repository) => file.within(repository),
+                None => file,
+            };
+            match file.read() {
                 Ok(text) => texts.push(ConfigText { layer, path: shown, bytes: text.bytes }),
                 Err(ReadClientFileError::Missing { .. }) => {}
                 // What cannot be read can have turned a server off.
@@ -115,7 +121,7 @@ fn repository(folder: &Path) -> Option<PathBuf> {
 
 /// The repository that this is a worktree of, or itself.
 fn project(repository: &Path) -> PathBuf {
-    let text = std::fs::read_to_string(repository.join(".git")).unwrap_or_default();
+    let text = git_link(&repository.join(".git")).unwrap_or_default();
     repository_of_worktree(&text).unwrap_or(repository).to_owned()
 }
 

@@ -26,7 +26,7 @@ pub(super) struct RunFlags {
     /// The model, where it is not the agent's usual one
     #[arg(long, value_name = "MODEL", allow_hyphen_values = true)]
     model: Option<String>,
-    /// What the agent may do; what it may not do is refused, since nobody is asked [default: edit]
+    /// What the agent may do; what it may not do is refused, since no user is present to ask [default: edit]
     #[arg(long, value_name = "MODE", value_parser = permissions())]
     permission_mode: Option<String>,
     /// Percent of the context window at which a session is ended; 100 is never [default: 80]

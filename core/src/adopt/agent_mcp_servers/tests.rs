@@ -14,6 +14,20 @@ fn found(agent: AgentKind, program: &[&str], files: &[(&str, &str)]) -> AgentSer
     with_variables(agent, program, files, &[])
 }
 
+fn place<'a>(
+    variable: &'a dyn Fn(&str) -> Option<PathBuf>,
+    is_set: &'a dyn Fn(&str) -> bool,
+) -> ProjectContext<'a> {
+    ProjectContext {
+        folder: Path::new(FOLDER),
+        repository: Some(Path::new("/home/me/repo")),
+        project: Some(Path::new("/home/me/main")),
+        home: Some(Path::new("/home/me")),
+        variable,
+        is_set,
+    }
+}
+
 fn with_variables(
     agent: AgentKind,
     program: &[&str],
@@ -21,14 +35,9 @@ fn with_variables(
     variables: &[(&str, &str)],
 ) -> AgentServers {
     let value = |name: &str| variables.iter().find(|(this, _)| *this == name);
-    let place = ProjectContext {
-        folder: Path::new(FOLDER),
-        repository: Some(Path::new("/home/me/repo")),
-        project: Some(Path::new("/home/me/main")),
-        home: Some(Path::new("/home/me")),
-        variable: &|name| value(name).map(|(_, value)| PathBuf::from(value)),
-        is_set: &|name| value(name).is_some(),
-    };
+    let variable = |name: &str| value(name).map(|(_, value)| PathBuf::from(value));
+    let is_set = |name: &str| value(name).is_some();
+    let place = place(&variable, &is_set);
     let mut texts = Vec::new();
     for (layer, path) in agent.config_files(&place) {
         let path = path.to_str().unwrap().to_owned();
@@ -167,6 +176,24 @@ command = \"b\"
         &[("CODEX_HOME", "/moved")],
     );
     assert_eq!(commands(&moved).len(), 2);
+}
+
+#[test]
+fn files_of_a_project_are_known_as_such_for_each_agent() {
+    for (kind, path, is_of_project) in [
+        (AgentKind::Claude, "/home/me/repo/.mcp.json", true),
+        (AgentKind::Codex, "/home/me/repo/.codex/config.toml", true),
+        (AgentKind::Opencode, "/home/me/repo/opencode.json", true),
+        (AgentKind::Opencode, "/home/me/repo/sub/opencode.jsonc", true),
+        (AgentKind::Opencode, "/home/me/repo/.opencode/opencode.json", true),
+        (AgentKind::Opencode, "/home/me/.config/opencode/opencode.json", false),
+        (AgentKind::Opencode, "/home/me/.opencode/opencode.json", false),
+    ] {
+        let files = kind.config_files(&place(&|_| None, &|_| false));
+        let layers: Vec<_> = files.iter().filter(|(_, file)| file == Path::new(path)).collect();
+        let [(layer, _)] = &layers[..] else { panic!("{path}: {layers:?}") };
+        assert_eq!(layer.is_of_project(), is_of_project, "{path}");
+    }
 }
 
 #[test]

@@ -34,5 +34,5 @@ pub(super) fn refuse(id: &str, subtype: &str) -> Effect {
     write(&json!({"type": "control_response", "response": response}))
 }
 
-const NOT_ALLOWED: &str = "This is not allowed in this run, and nobody is there to ask: find another way, or go on without it.";
-const NOBODY: &str = "nobody is there to answer this in an unattended run";
+const NOT_ALLOWED: &str = "This is not allowed in this run, and no user is present to ask: find another way, or go on without it.";
+const NOBODY: &str = "no user is present to answer this in an unattended run";

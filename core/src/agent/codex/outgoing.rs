@@ -62,6 +62,6 @@ pub(super) fn refusal(id: &[u8], method: &str) -> Vec<u8> {
     format!("{{\"id\":{id},\"result\":{result}}}\n").into_bytes()
 }
 
-const NOBODY: &str = "nobody is there to answer; go on without it";
+const NOBODY: &str = "no user is present to answer; go on without it";
 
 const METHOD_NOT_FOUND: i32 = -32601;

@@ -142,7 +142,7 @@ impl Opencode {
             // Without a word to the agent, it would end its turn here.
             false => json!({
                 "reply": "reject",
-                "message": "This is not allowed here, and there is nobody to ask. Go on without it.",
+                "message": "This is not allowed here, and no user is present to ask. Go on without it.",
             }),
         };
         self.ask(OpencodeRequest::Reply, &format!("/permission/{id}/reply"), Some(&body));

@@ -34,18 +34,25 @@ fn files(context: &ProjectContext<'_>) -> Vec<ConfigFile> {
     };
     let own = user_files_of(OPENCODE, &context.user());
     let older = own.first().map(|path| path.with_file_name("config.json"));
-    let mut files: Vec<PathBuf> = older.into_iter().chain(own).collect();
-    files.extend((context.variable)("OPENCODE_CONFIG"));
+    let mut weaker: Vec<PathBuf> = older.into_iter().chain(own).collect();
+    weaker.extend((context.variable)("OPENCODE_CONFIG"));
+    let own = context.home.into_iter().flat_map(|home| inside(&home.join(FOLDER)));
+    let named = (context.variable)("OPENCODE_CONFIG_DIR");
+    let stronger: Vec<PathBuf> =
+        own.chain(named.into_iter().flat_map(|folder| inside(&folder))).collect();
+    let mut project: Vec<PathBuf> = Vec::new();
     if !(context.is_set)("OPENCODE_DISABLE_PROJECT_CONFIG") {
         let root = context.repository.unwrap_or(Path::new(""));
         let folders = || farthest_first(context.folder, root);
-        files.extend(folders().flat_map(beside));
-        files.extend(folders().rev().flat_map(|folder| inside(&folder.join(FOLDER))));
+        project.extend(folders().flat_map(beside));
+        project.extend(folders().rev().flat_map(|folder| inside(&folder.join(FOLDER))));
+        project.retain(|path| !weaker.contains(path) && !stronger.contains(path));
     }
-    files.extend(context.home.into_iter().flat_map(|home| inside(&home.join(FOLDER))));
-    let named = (context.variable)("OPENCODE_CONFIG_DIR");
-    files.extend(named.into_iter().flat_map(|folder| inside(&folder)));
-    files.into_iter().map(|path| (Layer::User, path)).collect()
+    let of = |layer, paths: Vec<PathBuf>| paths.into_iter().map(move |path| (layer, path));
+    of(Layer::User, weaker)
+        .chain(of(Layer::Project, project))
+        .chain(of(Layer::User, stronger))
+        .collect()
 }
 
 fn words(entry: &Map<String, Value>) -> Option<Vec<String>> {

@@ -3,12 +3,14 @@
 //! Here are those that a name says to be one, such as `API_KEY=…`; `secret_names.rs` has the names, and
 //! `user_password.rs` the values of `-u user:password`.
 //! `token_formats.rs` has those that are known by their own look, such as `ghp_…`: a new format is one more prefix there.
+//! `commands_and_sentences.rs` has those that only their surroundings tell, such as `sshpass -p X`.
 //! `urls_and_random_texts.rs` has those that are only likely: passwords in URLs and long random texts.
 //!
 //! There are two levels, see [`Redaction`]. The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a
 //! record is redacted, since a word too few in it costs less than a password; a prompt is not, since an agent that is
 //! shown `[redacted]` instead of a test's output cannot mend what the test found.
 
+mod commands_and_sentences;
 mod secret_names;
 #[cfg(test)]
 mod tests;
@@ -26,7 +28,8 @@ use self::secret_names::{
     COUNT_BYTES_MAX, holds_secret, is_count, is_secret_header, is_secret_name, is_secret_number,
     is_secret_value, is_session_cookie, is_url_signature, may_be_secret, takes_secret,
 };
-use self::user_password::{USER_BYTES_MAX, is_user_flag, password_of_user};
+use self::token_formats::{COLOUR_BYTES_MAX, is_colour};
+use self::user_password::{USER_BYTES_MAX, attached_user, is_user_flag, password_of_user};
 use crate::limits::{HOOK_EXCERPT_CHARS_MAX, SECRET_VALUE_BYTES_MIN};
 use crate::text::{cut, harmless};
 
@@ -65,6 +68,12 @@ pub fn redact_args(args: &[String]) -> Vec<String> {
             secret_flag = Some(arg.as_str());
         }
     }
+    for (at, secret) in commands_and_sentences::find_in_arguments(args) {
+        // What was redacted already has other places.
+        if redacted[at] == args[at] {
+            redacted[at] = replace_with_marks(&args[at], vec![secret]);
+        }
+    }
     redacted
 }
 
@@ -86,6 +95,7 @@ pub fn redact(text: &str, level: Redaction) -> Cow<'_, str> {
     if level == Redaction::Records {
         find_named(text, &mut secrets);
         find_bearer(text, &mut secrets);
+        commands_and_sentences::find(text, &mut secrets);
     }
     urls_and_random_texts::find_in_urls(text, level, &mut secrets);
     token_formats::find(text, &mut secrets);
@@ -204,17 +214,20 @@ fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
             continue;
         }
         let is_query = run.start > 0 && matches!(text.as_bytes()[run.start - 1], b'?' | b'&');
+        let value = || value_at(text, start, joint, name, is_query);
+        let is_long = |value: &Range<usize>| value.len() >= RANDOM_VALUE_BYTES_MIN;
+        let is_cookie = || joint == Joint::Equals && is_session_cookie(name);
         if !may_be_secret(name) {
-            let value = || value_at(text, start, joint, name, is_query);
-            let is_long = |value: &Range<usize>| value.len() >= RANDOM_VALUE_BYTES_MIN;
             if is_user_flag(name) {
                 // A flag in the value of another: each is looked at for so long only.
                 let near = &text[..text.ceil_char_boundary(start + USER_BYTES_MAX)];
                 let value = value_at(near, start, joint, name, is_query);
                 secrets.extend(password_of_user(text, value));
-            } else if (is_query && is_url_signature(name))
-                || (joint == Joint::Equals && is_session_cookie(name))
-            {
+            } else if let Some(user) = attached_user(run, text).filter(|_| joint == Joint::Colon) {
+                let near = &text[..text.ceil_char_boundary(start + USER_BYTES_MAX)];
+                let value = value_at(near, start, joint, name, is_query);
+                secrets.extend(password_of_user(text, user..value.end));
+            } else if (is_query && is_url_signature(name)) || is_cookie() {
                 secrets.extend(Some(value()).filter(is_long));
             }
             continue;
@@ -226,6 +239,7 @@ fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
             continue;
         }
         if !is_secret_name(name) {
+            secrets.extend(Some(value()).filter(|value| is_cookie() && is_long(value)));
             continue;
         }
         let value = value_at(text, start, joint, name, is_query);
@@ -252,7 +266,10 @@ fn joints(text: &str) -> impl Iterator<Item = (Range<usize>, Joint, usize)> {
         let is_space = |b| b == b' ';
         let is_quote = |b| matches!(b, b'"' | b'\'' | b'\\');
         let (joint, end) = match bytes[at] {
-            b'=' => (Joint::Equals, skip_back(bytes, skip_back(bytes, at, is_space), is_quote)),
+            b'=' => {
+                let end = skip_back(bytes, skip_back(bytes, at, is_space), is_quote);
+                (Joint::Equals, before_colour(bytes, end))
+            }
             b':' if !bytes[at..].starts_with(b"://") => {
                 (Joint::Colon, skip_back(bytes, at, is_quote))
             }
@@ -265,7 +282,10 @@ fn joints(text: &str) -> impl Iterator<Item = (Range<usize>, Joint, usize)> {
         }
         // `name=` may have nothing behind it, `name = ` has.
         let is_close = joint == Joint::Equals && bytes[at - 1] != b' ';
-        let start = if is_close { at + 1 } else { skip(bytes, at + 1, is_space) };
+        // `name => value`.
+        let joint_end =
+            at + 1 + usize::from(joint == Joint::Equals && bytes.get(at + 1) == Some(&b'>'));
+        let start = if is_close { joint_end } else { skip(bytes, joint_end, is_space) };
         let is_flag = || {
             let flag = &text[name.clone()];
             !matches!(bytes.get(start), Some(b'-' | b'='))
@@ -277,6 +297,7 @@ fn joints(text: &str) -> impl Iterator<Item = (Range<usize>, Joint, usize)> {
 
 fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) -> Range<usize> {
     let bytes = text.as_bytes();
+    let start = after_colour(bytes, start);
     let quote = skip(bytes, start, |b| b == b'\\');
     let is_escaped = quote > start;
     if let Some(&mark @ (b'"' | b'\'')) = bytes.get(quote) {
@@ -289,11 +310,30 @@ fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) 
     // These headers are secrets to the end of the line.
     let is_header = joint == Joint::Colon && is_secret_header(name);
     let ends = |byte: u8| match byte {
-        b'"' | b'\'' | b'`' | b'\n' | b'\r' => true,
+        b'"' | b'\'' | b'`' | b'\n' | b'\r' | b'\x1b' => true,
         b'&' | b'#' => is_query,
         _ => byte.is_ascii_whitespace() && !is_header,
     };
     start..before_escape(bytes, start, skip(bytes, start, |b| !ends(b)))
+}
+
+/// The end of the sequence for a colour that begins here.
+fn after_colour(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at..).and_then(|rest| rest.strip_prefix(b"\x1b[")) {
+        Some(rest) => {
+            let numbers = skip(&rest[..rest.len().min(COLOUR_BYTES_MAX)], 0, is_colour);
+            if rest.get(numbers) == Some(&b'm') { at + 2 + numbers + 1 } else { at }
+        }
+        None => at,
+    }
+}
+
+/// The beginning of the sequence for a colour that ends here.
+fn before_colour(bytes: &[u8], at: usize) -> usize {
+    let Some(end) = at.checked_sub(1).filter(|end| bytes[*end] == b'm') else { return at };
+    let nearest = end.saturating_sub(COLOUR_BYTES_MAX);
+    let begin = nearest + skip_back(&bytes[nearest..end], end - nearest, is_colour);
+    if bytes[..begin].ends_with(b"\x1b[") { begin - 2 } else { at }
 }
 
 /// Where a value ends that goes to `end`: the backslash of an escaped quote is not part of it, and without it what is

@@ -4,7 +4,7 @@
 use super::MARK;
 
 /// A name with one of these in it, separators aside, names a secret.
-const SECRET_PARTS: [&str; 13] = [
+const SECRET_PARTS: [&str; 14] = [
     "token",
     "secret",
     "passw",
@@ -18,6 +18,7 @@ const SECRET_PARTS: [&str; 13] = [
     "encryptionkey",
     "bearer",
     "cookie",
+    "mnemonic",
 ];
 
 /// A name that ends in one of these says where or how, not what: `--token-file`, `AUTH_TYPE`.
@@ -45,6 +46,7 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     let is_short_word = |word: &str| matches!(word, "pass" | "pw" | "pwd");
     SECRET_PARTS.iter().any(|part| compact.contains(part))
         || words().any(|word| is_auth_word(word) || is_short_word(word))
+        || has_access_token_word(name)
 }
 
 /// A look without a copy: whether all letters of one of the words for secrets are there, or one of those that stand
@@ -58,6 +60,13 @@ pub(super) fn may_be_secret(name: &str) -> bool {
     };
     SECRET_LETTERS.iter().any(|secret| letters & secret == *secret)
         || ["auth", "pass", "pw"].into_iter().any(has)
+        || has_access_token_word(name)
+}
+
+/// `PAT` for personal access token, as in `GITHUB_PAT`; `pat` is a pattern.
+fn has_access_token_word(name: &str) -> bool {
+    name.ends_with("PAT")
+        && name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "PAT")
 }
 
 /// The letters of each word for a secret.
@@ -113,10 +122,13 @@ pub(super) fn is_secret_header(name: &str) -> bool {
 /// The cookies of sessions that web frameworks set: `PHPSESSID=…`.
 pub(super) fn is_session_cookie(name: &str) -> bool {
     const ENDS: [&str; 4] = ["sessionid", "sessid", "_session", "connect.sid"];
-    name.ends_with(['d', 'D', 'n', 'N']) && {
+    const WHOLE: [&str; 3] = ["session", "sid", "_session_id"];
+    const BEGINNING: &str = "wordpress_logged_in_";
+    let is_frameworks = || {
         let lower = name.to_ascii_lowercase();
-        ENDS.iter().any(|end| lower.ends_with(end))
-    }
+        ENDS.iter().any(|end| lower.ends_with(end)) || WHOLE.contains(&lower.as_str())
+    };
+    name.ends_with(['d', 'D', 'n', 'N']) && is_frameworks() || name.starts_with(BEGINNING)
 }
 
 /// The signature of a URL that is a permission by itself: `?sig=…` of Azure, `X-Amz-Signature`.

@@ -33,6 +33,11 @@ fn secrets_in_arguments_are_redacted() {
         ("x --db postgres://u:p@h/d", "x --db postgres://u:[redacted]@h/d"),
         ("x --db=postgres://u:p/w@h/d", "x --db=postgres://u:[redacted]@h/d"),
         ("x http://h/?api_key=a&b=c", "x http://h/?api_key=[redacted]&b=c"),
+        ("sshpass -p abc ssh h", "sshpass -p [redacted] ssh h"),
+        ("/usr/bin/mysql -u root -pabc shop", "/usr/bin/mysql -u root -p[redacted] shop"),
+        ("docker login -u me -p abc host", "docker login -u me -p [redacted] host"),
+        ("docker run -p 8080 img", "docker run -p 8080 img"),
+        ("htpasswd -b users me abc", "htpasswd -b users me [redacted]"),
     ];
     for (line, redacted) in cases {
         assert_eq!(redact_args(&args(line)).join(" "), redacted);
@@ -65,6 +70,31 @@ fn plain_arguments_are_kept() {
         "https://github.com/org/repo.git",
     ] {
         assert_eq!(redact_args(&args(line)).join(" "), line);
+    }
+}
+
+#[test]
+fn keys_without_a_digit_attached_passwords_and_cookies_of_sessions_are_redacted() {
+    for (text, redacted) in [
+        ("a sq0atp-AbCdEfGhIjKlMnOpQrStUv b", "a [redacted] b"),
+        ("a rk_live_AbCdEfGhIjKlMnOp b", "a [redacted] b"),
+        ("curl -uadmin:hunter22 x", "curl -uadmin:[redacted] x"),
+        ("curl -sSu admin:hunter22 x", "curl -sSu admin:[redacted] x"),
+        ("_session_id=0a1b2c3d4e; a", "_session_id=[redacted] a"),
+        ("curl -b sid=abcdefghij x", "curl -b sid=[redacted] x"),
+        ("session=abcdefghij", "session=[redacted]"),
+        ("wordpress_logged_in_0a1b=abcdefghij", "wordpress_logged_in_0a1b=[redacted]"),
+        (
+            "https://hooks.slack-gov.com/services/T00/B00/abcdefgh",
+            "https://hooks.slack-gov.com/services/[redacted]",
+        ),
+    ] {
+        assert_eq!(redact_text(text), redacted);
+    }
+    for plain in
+        ["docker run -u 1000:1000 x", "tar -xzu a.tar", "chmod -u x", "session=1", "-ubuntu 22"]
+    {
+        assert_eq!(redact_text(plain), plain);
     }
 }
 
@@ -123,6 +153,9 @@ fn named_values_in_text_are_redacted() {
         ("redis://:p@h and amqp://u:q@h", "redis://:[redacted]@h and amqp://u:[redacted]@h"),
         ("token=", "token="),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn", "[redacted]"),
+        ("<db><password>hunter22</password></db>", "<db><password>[redacted]</password></db>"),
+        ("sshpass -phunter22 ssh x", "sshpass -p[redacted] ssh x"),
+        ("sshpass -p 'a b' ssh x; ls -p c", "sshpass -p '[redacted]' ssh x; ls -p c"),
     ];
     for (text, redacted) in cases {
         assert_eq!(redact_text(text), redacted);
@@ -153,6 +186,16 @@ fn plain_text_is_kept() {
         "task-runner-with-a-long-name-2",
         "2026-11-15T08:42:00.123Z",
         "author: Bob2 <bob@example.org>",
+        "the password is wrong, the secret is required, and password is 8 characters",
+        "password is too short; passwd file, secret santa, secret \"sauce\", api key: missing",
+        "a password of 128 bits is derived, the passphrase was changed",
+        "docker run -p 8080:80 img && mysql -u root -p shop && ssh -p 2222 host",
+        "curl -b jar.txt -p x; docker login registry.example.org; htpasswd -c users me",
+        "npm:react2@example.com mailto:me2you@example.org git@host:22 img:v1@sha256:0a",
+        "at 12:30 me@example.org; user:name@example.org; node:18@latest; pkg@1.2.3",
+        "IDENTIFIED BY a name, <p>x</p> <author>Bob2</author>, a%3Db, 50%3D",
+        "PATH=/usr/bin pat=ab12cd34 x => y1, \u{1b}[1mname\u{1b}[0m=x1",
+        "-p x1y2z3a4 as-is ak-47 BSAFoo pk_live",
         "://",
         "Bearer",
         "-----BEGIN CERTIFICATE-----",

@@ -47,8 +47,8 @@ const LOOK_AHEAD_BYTES_MAX: usize = 2048;
 type TokenFormat = (usize, fn(u8) -> bool, &'static [&'static str]);
 
 /// The formats of keys that can be told by their beginning, which is one of the prefixes: how many bytes follow at
-/// least, and which. A digit is always among them. A format that is to be redacted, too, is one more prefix here.
-const FORMATS: [TokenFormat; 19] = [
+/// least, and which. A digit is always among them, or letters of both cases. A format that is to be redacted, too, is one more prefix here.
+const FORMATS: [TokenFormat; 21] = [
     (
         16,
         is_token_byte,
@@ -70,7 +70,9 @@ const FORMATS: [TokenFormat; 19] = [
     ),
     (12, is_alphanumeric, &["LTAI"]),
     (16, is_upper_or_digit, &["AKIA", "ASIA", "ABIA", "ACCA"]),
-    (20, is_alphanumeric, &["fw_", "rnd_"]),
+    (20, is_alphanumeric, &["fw_", "rnd_", "vcp_", "ak-", "as-"]),
+    (27, is_alphanumeric, &["BSA"]),
+    (36, |b| is_upper_or_digit(b) || b == b'_', &["pk_"]),
     (20, is_upper_or_digit, &["AGE-SECRET-KEY-1"]),
     (30, |b| is_upper_or_digit(b) || b == b'-', &["A3-"]),
     (
@@ -146,6 +148,10 @@ const FORMATS: [TokenFormat; 19] = [
             "doo_v1_",
             "dor_v1_",
             "sbp_",
+            "sbp_oauth_",
+            "shippo_live_",
+            "shippo_test_",
+            "e2b_",
             "bkua_",
             "sqp_",
             "squ_",
@@ -156,13 +162,30 @@ const FORMATS: [TokenFormat; 19] = [
     (
         36,
         |b| b.is_ascii_hexdigit() || b == b'-',
-        &["sdk-", "access-production-", "access-development-", "access-sandbox-"],
+        &[
+            "pat-na1-",
+            "pat-eu1-",
+            "sdk-",
+            "access-production-",
+            "access-development-",
+            "access-sandbox-",
+        ],
     ),
     (40, is_base64, &["ABSK", "fm2_", "fo1_", "sntrys_", "sntryu_", "glc_", "ops_eyJ"]),
     (
         40,
         |b| is_token_byte(b) || b == b'.',
-        &["SG.", "dt0c01.", "dp.pt.", "dp.st.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit."],
+        &[
+            "SG.",
+            "snyk_uat.",
+            "dt0c01.",
+            "dp.pt.",
+            "dp.st.",
+            "dp.ct.",
+            "dp.sa.",
+            "dp.scim.",
+            "dp.audit.",
+        ],
     ),
 ];
 
@@ -298,8 +321,9 @@ fn key_from(bytes: &[u8], start: usize) -> Option<Range<usize>> {
             let rest = start + prefix.len();
             let end = skip(near(bytes, rest), rest, is_rest);
             // `sk-learn-pipeline-runner` is a name.
-            let has_digit = || bytes[rest..end].iter().any(u8::is_ascii_digit);
-            if end - rest >= *rest_len_min && has_digit() {
+            let has = |is_it: fn(&u8) -> bool| bytes[rest..end].iter().any(is_it);
+            let is_mixed = || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+            if end - rest >= *rest_len_min && (has(u8::is_ascii_digit) || is_mixed()) {
                 return Some(start..skip(bytes, rest, is_rest));
             }
         }
@@ -382,9 +406,9 @@ pub(super) fn word_start(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Longer than the numbers of a colour are.
-const COLOUR_BYTES_MAX: usize = 20;
+pub(super) const COLOUR_BYTES_MAX: usize = 20;
 
-const fn is_colour(byte: u8) -> bool {
+pub(super) const fn is_colour(byte: u8) -> bool {
     byte.is_ascii_digit() || byte == b';'
 }
 

@@ -7,9 +7,10 @@ use super::token_formats::{is_token_byte, near, word_start};
 use super::{Bytes, Redaction, runs, skip};
 
 /// Webhooks whose path is a permission by itself: the end of the host, and the beginning of the path, which is kept.
-const WEBHOOKS: [(&str, &str); 5] = [
+const WEBHOOKS: [(&str, &str); 6] = [
     ("hooks.slack.com", "/services/"),
     ("hooks.slack.com", "/workflows/"),
+    ("hooks.slack-gov.com", "/services/"),
     (".webhook.office.com", "/webhookb2/"),
     ("hooks.zapier.com", "/hooks/catch/"),
     ("discord.com", "/api/webhooks/"),

@@ -10,8 +10,24 @@ pub(super) const USER_BYTES_MAX: usize = 512;
 
 /// Flags of curl and others whose value is `user:password`.
 pub(super) fn is_user_flag(name: &str) -> bool {
-    matches!(name, "-u" | "-U" | "--user" | "--proxy-user")
+    let is_short = || {
+        // `-sSu` is three flags.
+        let flags = name.strip_prefix('-').and_then(|flags| flags.strip_suffix(['u', 'U']));
+        flags.is_some_and(|flags| {
+            flags.len() <= SHORT_FLAGS_MAX && flags.bytes().all(|byte| byte.is_ascii_alphabetic())
+        })
+    };
+    matches!(name, "--user" | "--proxy-user") || is_short()
 }
+
+/// Where the user stands in a flag with its value, `-uadmin:password`, whose name goes to the colon.
+pub(super) fn attached_user(name: Range<usize>, text: &str) -> Option<usize> {
+    let name = (name.start, &text[name]);
+    (name.1.starts_with("-u") && name.1.len() > 2).then_some(name.0 + 2)
+}
+
+/// Short flags before `u` in one word.
+const SHORT_FLAGS_MAX: usize = 6;
 
 /// The password in `user:password`. `1000:1000` and `node:node` are a user and a group, `host:/path` is a place.
 pub(super) fn password_of_user(text: &str, value: Range<usize>) -> Option<Range<usize>> {

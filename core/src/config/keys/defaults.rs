@@ -65,8 +65,8 @@ keys! {
     DRAIN_TIMEOUT: Setting<Duration> = key("drain_timeout", Kind::Duration).mcp().default("10s");
     /// Whether `afresh mcp` keeps an idle instance that takes over at once after a crash.
     SPARE: Setting<bool> = key("spare", Kind::Bool).mcp().default("false");
-    /// An MCP server that leaves a call unanswered and says nothing for this long is asked whether it lives; if it
-    /// neither answers nor works, it is restarted. 0 never asks.
+    /// An MCP server that leaves a call unanswered, says nothing and does no work for this long is restarted, if it does not
+    /// answer when it is asked whether it lives. 0 never asks.
     WEDGE_TIMEOUT: Setting<Option<Duration>> = key("wedge_timeout", Kind::Duration).mcp()
         .default("5m");
     /// Whether the first result of a tool after a crash of its MCP server says that the server was restarted and that

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::config::key::*;
 use crate::config::value_syntax::Kind;
-use crate::gateway::backend::Expose;
+use crate::gateway::backend::{ClientEra, Expose};
 use crate::limits::MESSAGE_BYTES_MAX;
 
 words! {
     Expose { "all" => All, "search" => Search, }
+    ClientEra { "auto" => Auto, "legacy" => Legacy, }
 }
 
 keys! {
@@ -19,9 +20,12 @@ keys! {
     EXPOSE: Setting<Expose> = key("expose", word::<Expose>()).example(r#""search""#).default("all");
     /// Whether afresh's own tools stand beside those of the servers.
     TOOLS: Setting<bool> = key("tools", Kind::Bool).example("false").default("true");
-    /// How long the first lists of a client wait for servers that are still starting. Then they are answered with what is
-    /// there, and the client is told when more comes.
+    /// How long the first lists of a client wait for servers that are still starting. Then they are answered with
+    /// what these had in the last run, if they are started as they were then, and the client is told when that changes.
     START_WAIT: Setting<Duration> = key("start_wait", Kind::Duration).example(r#""10s""#).default("4s");
+    /// Which protocol clients may speak: every version, or with `legacy` only those with sessions, up to 2025-11-25. Clients
+    /// that know a newer one fall back.
+    ERA: Setting<ClientEra> = key("era", word::<ClientEra>()).example(r#""legacy""#).default("auto");
     /// Where it listens for clients over HTTP.
     HTTP: Key<SocketAddr> = key("http", Kind::Socket).example(r#""127.0.0.1:8808""#).or("stdio");
     /// The hosts that a request over HTTP may be for, beside those of this machine.

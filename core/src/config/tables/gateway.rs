@@ -63,21 +63,35 @@ impl Config {
         let scope = VariableScope { env: outside.env, workspace: "" };
         let own = self.tables.iter().find(|table| table.kind == TableKind::Gateway);
         let wanted = servers(&self.tables).filter(|table| server::ENABLED.get(*table));
-        let errors_of = &mut errors;
-        let make =
-            |table| ServerMaker { table, scope: &scope, errors: errors_of }.backend(&self.values);
+        let untrusted = self.untrusted_names(&["server.", "gateway."]);
+        let (mut servers, mut left_out, mut left) = (Vec::new(), Vec::new(), Errors::default());
+        for table in wanted {
+            let mut errors = Errors::default();
+            match (ServerMaker { table, scope: &scope, errors: &mut errors }).backend(&self.values)
+            {
+                Some(server) => servers.push(server),
+                None => left_out.extend(errors.reason().map(|why| (table.name.clone(), why))),
+            }
+            errors.0.into_iter().for_each(|error| left.push(error));
+        }
+        // One that cannot be used does not take the others with it.
+        if servers.is_empty() && untrusted.is_empty() {
+            left.0.into_iter().for_each(|error| errors.push(error));
+        }
         let gateway = Gateway {
-            servers: wanted.filter_map(make).collect(),
+            servers,
+            left_out,
             expose: gateway::EXPOSE.get(&own),
             admin_tools: gateway::TOOLS.get(&own),
             start_wait: gateway::START_WAIT.get(&own),
+            era: gateway::ERA.get(&own),
             front: FrontSettings {
                 tokens: make_tokens(&self.tables, outside, &mut errors),
                 ..front(own)
             },
             otlp: gateway::OTLP.find(&own),
             own_variables: self.token_variables(),
-            untrusted: self.untrusted_names(&["server.", "gateway."]),
+            untrusted,
         };
         errors.or(gateway)
     }

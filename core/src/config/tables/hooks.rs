@@ -53,7 +53,7 @@ fn hook_target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
         let shape = hook::SHAPE.find(table).unwrap_or_else(|| shape_of_host(&url));
         return Ok(HookTarget::Webhook { url, shape, headers: table.pairs(&hook::HEADERS) });
     }
-    let message = format!("hook `{}` tells nobody", table.name);
+    let message = format!("hook `{}` has no receiver", table.name);
     Err(match table.entry(&hook::DESKTOP.field) {
         Some(_) if hook::DESKTOP.find(table) == Some(true) => return Ok(HookTarget::Desktop),
         Some(entry) => {

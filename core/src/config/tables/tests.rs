@@ -664,12 +664,12 @@ const WRONG_TABLES: [(&str, &str, &str); 20] = [
     ),
     (
         "[hook.a]\non = ['crash']",
-        "a: hook `a` tells nobody",
+        "a: hook `a` has no receiver",
         "add one of `command`, `webhook` and `desktop`",
     ),
     (
         "[hook.a]\ndesktop = false",
-        "false: hook `a` tells nobody",
+        "false: hook `a` has no receiver",
         "write `desktop = true`, or remove the hook",
     ),
     (

@@ -10,7 +10,7 @@ use crate::base64;
 use crate::gateway::access_patterns::Access;
 use crate::gateway::settings::{FrontAddress, FrontSettings, Token};
 use crate::http_access::{AccessDenied, AllowedCallers, Caller, bearer, is_same};
-use crate::limits::FRONT_BATCH_MAX;
+use crate::limits::{CLIENT_ID_BYTES_MAX, FRONT_BATCH_MAX};
 use crate::mcp::envelope::{Id, Message, Params, look};
 use crate::mcp::json;
 
@@ -394,6 +394,9 @@ fn batch(line: &[u8]) -> Result<PostBody, HttpRefusal> {
         let what = match look(&line[element]) {
             Some(Message::Request { method, .. }) if method == "initialize" => {
                 "`initialize` must not be in a batch"
+            }
+            Some(Message::Request { id, .. }) if id.raw().len() > CLIENT_ID_BYTES_MAX => {
+                "the id of a request of the batch has more than 1024 bytes"
             }
             Some(Message::Request { id, .. }) if ids.contains(&id) => {
                 "two requests of the batch have the same id"

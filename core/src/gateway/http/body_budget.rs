@@ -74,27 +74,42 @@ impl Bodies {
         if more == 0 {
             return Room::Enough;
         }
-        let (mut room, own) = (Room::Enough, held.bytes);
+        let mut room = Room::Enough;
         // One that is alone has room: the longest message fits.
-        while self.bytes > own && self.bytes + more > FRONT_BODIES_BYTES_MAX {
-            let may_lose = |other: &BodyId, held: &BodyShare| {
-                *other != body && held.bytes > 0 && !held.is_whole
-            };
-            let others = self.held.iter().filter(|(other, held)| may_lose(other, held));
-            let Some((stalest, held)) = others.min_by_key(|(_, held)| held.grown_at) else {
+        if self.bytes > held.bytes && self.bytes + more > FRONT_BODIES_BYTES_MAX {
+            let Some((in_the_way, stalled_at)) = self.in_the_way(body, held.bytes, more) else {
                 return self.wait(body, None);
             };
-            let stalled_at = held.grown_at + FRONT_BODY_STALLED;
+            // As long as one of them goes on, none loses its place: it would be for nothing.
             if stalled_at > now {
                 return self.wait(body, Some(stalled_at));
             }
-            let stalest = *stalest;
-            self.leave(stalest);
+            for other in in_the_way {
+                self.leave(other);
+            }
             room = Room::Instead;
         }
         self.bytes += more;
         self.held.insert(body, BodyShare::new(wanted, now));
         room
+    }
+
+    /// The bodies that have to go so that one has room for more, those first that have not grown for the longest time,
+    /// and when all of these count as stalled. None where it has no room without them either.
+    fn in_the_way(&self, body: BodyId, own: usize, more: usize) -> Option<(Vec<BodyId>, Time)> {
+        let others = self.held.iter().filter(|(other, _)| **other != body);
+        let mut others: Vec<(&BodyId, &BodyShare)> =
+            others.filter(|(_, held)| held.bytes > 0 && !held.is_whole).collect();
+        others.sort_by_key(|(_, held)| held.grown_at);
+        let (mut in_the_way, mut left) = (Vec::new(), self.bytes);
+        for (other, held) in others {
+            in_the_way.push(*other);
+            left -= held.bytes;
+            if left <= own || left + more <= FRONT_BODIES_BYTES_MAX {
+                return Some((in_the_way, held.grown_at + FRONT_BODY_STALLED));
+            }
+        }
+        None
     }
 
     /// A body finds no room: it waits, or is refused where too many do.
@@ -211,6 +226,19 @@ mod tests {
         assert_eq!(bodies.grow(stalled, slow, HALF), Room::Lost);
         assert!(!bodies.leave(slow) && bodies.leave(quick) && bodies.leave(new));
         assert_eq!((bodies.bytes, bodies.held.len()), (0, 0));
+    }
+
+    #[test]
+    fn nobody_makes_room_that_does_not_suffice() {
+        let mut bodies = Bodies::default();
+        let [slow, quick, new] = [0, 0, 0].map(|ms| bodies.begin(at(ms)));
+        assert_eq!(bodies.grow(at(0), slow, HALF), Room::Enough);
+        assert_eq!(bodies.grow(at(500), quick, HALF), Room::Enough);
+        let both = at(500) + FRONT_BODY_STALLED;
+        assert_eq!(bodies.grow(at(1_200), new, 2 * HALF), Room::Later(Some(both)));
+        assert!(!bodies.has_lost(slow), "it would have been for nothing");
+        assert_eq!(bodies.grow(both, new, 2 * HALF), Room::Instead);
+        assert!(bodies.has_lost(slow) && bodies.has_lost(quick));
     }
 
     #[test]

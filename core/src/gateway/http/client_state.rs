@@ -31,8 +31,9 @@ impl fmt::Debug for SessionId {
 }
 
 impl SessionId {
-    /// Reads one of ours.
+    /// Reads one of ours, without what follows its name.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.split('.').next()?;
         let is_name = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u128::from_str_radix(text, 16).ok().filter(|_| is_name)?;
         Some(Self(number.to_be_bytes()))
@@ -42,12 +43,14 @@ impl SessionId {
 /// One client. Thousands of them do nothing most of the time: what they do not need is not there.
 #[derive(Debug, Default)]
 pub(super) struct FrontClient {
-    /// None in the modern era.
-    pub(super) session: Option<SessionId>,
+    /// The id of its session, as the client has it; none in the modern era.
+    pub(super) session: Option<Box<str>>,
     /// Whose it is.
     pub(super) token: Option<usize>,
     /// Whether its `initialize` has been answered well.
     pub(super) is_open: bool,
+    /// Whether it began in a gateway before this one.
+    pub(super) is_resumed: bool,
     pub(super) used_at: Time,
     /// When its idle time is checked.
     pub(super) idle_at: Option<Time>,
@@ -61,6 +64,11 @@ pub(super) struct FrontClient {
 }
 
 impl FrontClient {
+    /// The name of its session.
+    pub(super) fn session_name(&self) -> Option<SessionId> {
+        self.session.as_deref().and_then(SessionId::parse)
+    }
+
     /// A new stream for requests, and its number.
     pub(super) fn add(&mut self, owed: Vec<Id>, connection: HttpExchange, primes: bool) -> u64 {
         self.last_stream += 1;

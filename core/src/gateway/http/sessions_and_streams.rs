@@ -12,7 +12,7 @@ use super::client_state::{
     FrontClient, MessageStream, STANDALONE, SessionId, event, parse_event_id,
 };
 use super::rate_limit::{Caller, Callers};
-use super::unread_budget::Unread;
+use super::unread_budget::{Unread, unread_error};
 use super::{FrontEffect, FrontInput, FrontRequest, HttpExchange, HttpRefusal, RequestKind};
 use crate::gateway::access_patterns::Access;
 use crate::gateway::settings::FrontSettings;
@@ -22,7 +22,7 @@ use crate::limits::{
     FRONT_RESERVED_PART, FRONT_SHORT_BYTES,
 };
 use crate::mcp::envelope::{Id, Message, look};
-use crate::mcp::{json, responses};
+use crate::mcp::json;
 use crate::time::Time;
 
 /// The machine.
@@ -36,7 +36,7 @@ pub struct Front {
     pub(super) last_client: u64,
     /// How many of them each token has.
     by_token: BTreeMap<Option<usize>, usize>,
-    sessions: BTreeMap<SessionId, ClientId>,
+    pub(super) sessions: BTreeMap<SessionId, ClientId>,
     exchanges: BTreeMap<HttpExchange, (ClientId, u64)>,
     callers: Callers,
     /// When to look whether a session is used; one entry for each.
@@ -47,7 +47,8 @@ pub struct Front {
     ended: VecDeque<(ClientId, u64)>,
     pub(super) kept_bytes: usize,
     unread: Unread,
-    effects: Vec<FrontEffect>,
+    is_closing: bool,
+    pub(super) effects: Vec<FrontEffect>,
 }
 
 impl Front {
@@ -100,11 +101,14 @@ impl Front {
     }
 
     fn asked(&mut self, now: Time, asked: FrontRequest) -> Result<(), HttpRefusal> {
-        let FrontRequest { exchange, token, peer, session, primes, ask } = asked;
+        let FrontRequest { exchange, token, peer, session, issued, resumes, primes, ask } = asked;
         // It was let in before the settings were others.
         let access = self.tokens.access(token).ok_or_else(HttpRefusal::unknown_token)?;
-        let client = session.as_deref().map(|name| self.session(name, token));
+        let mut client = session.as_deref().map(|name| self.session(name, token));
         self.count(now, (token, peer), client.flatten(), &ask)?;
+        if let (Some(None), Some(name), Some(params)) = (client, session, resumes) {
+            client = Some(self.resume(now, &name, (token, access.clone()), &params)?);
+        }
         match ask {
             RequestKind::Post { line, post: PostBody::Modern(id), .. } => {
                 let client = self.join(now, None, (token, access), &id)?;
@@ -121,7 +125,8 @@ impl Front {
                         return Err(HttpRefusal::new(400, what).of(&id));
                     }
                 }
-                let client = self.join(now, Some(new), (token, access), &id)?;
+                let name = issued.unwrap_or_else(|| new.to_string());
+                let client = self.join(now, Some((new, &name)), (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, primes);
                 self.effects.push(FrontEffect::Hub(Input::Client { client, line }));
             }
@@ -140,8 +145,9 @@ impl Front {
             }
             RequestKind::Delete => {
                 let client = self.used(now, client)?;
-                self.accept(exchange, 204);
+                // What is answered after `SessionEnded` waits until that is stored.
                 self.remove(client, &HttpRefusal::no_session());
+                self.accept(exchange, 204);
             }
         }
         Ok(())
@@ -181,7 +187,10 @@ impl Front {
     /// The client of a session; none where there is no such session, or where it belongs to another token.
     fn session(&self, name: &str, token: Option<usize>) -> Option<ClientId> {
         let client = *self.sessions.get(&SessionId::parse(name)?)?;
-        self.clients.get(&client).filter(|its| its.token == token).map(|_| client)
+        // As a whole: only one id was issued for it.
+        let is_its =
+            |its: &&FrontClient| its.token == token && its.session.as_deref() == Some(name);
+        self.clients.get(&client).filter(is_its).map(|_| client)
     }
 
     fn used(
@@ -198,10 +207,10 @@ impl Front {
         Ok(client)
     }
 
-    fn join(
+    pub(super) fn join(
         &mut self,
         now: Time,
-        session: Option<SessionId>,
+        session: Option<(SessionId, &str)>,
         (token, access): (Option<usize>, Access),
         id: &Id,
     ) -> Result<ClientId, HttpRefusal> {
@@ -216,9 +225,10 @@ impl Front {
         self.last_client += 1;
         let client = ClientId(self.last_client);
         *self.by_token.entry(token).or_default() += 1;
-        let its = FrontClient { session, token, used_at: now, ..FrontClient::default() };
+        let id = session.map(|(_, text)| text.into());
+        let its = FrontClient { session: id, token, used_at: now, ..FrontClient::default() };
         self.clients.insert(client, its);
-        if let Some(session) = session {
+        if let Some((session, _)) = session {
             self.sessions.insert(session, client);
             self.look_later(now + self.settings.session_idle, client);
         }
@@ -295,8 +305,12 @@ impl Front {
                     |number: &u64| its.streams.get(number).is_some_and(|it| it.has_begun);
                 let known = parse_event_id(text).filter(|(number, _)| has_begun(number));
                 let what = "`Last-Event-ID` is of no stream that is still kept";
-                let (number, event) = known.ok_or_else(|| HttpRefusal::new(400, what))?;
-                (number, Some(event))
+                match known {
+                    Some((number, event)) => (number, Some(event)),
+                    // Its streams have ended with the gateway before.
+                    None if its.is_resumed => (STANDALONE, None),
+                    None => return Err(HttpRefusal::new(400, what)),
+                }
             }
         };
         let stream = its.streams.entry(number).or_insert_with(MessageStream::default);
@@ -366,7 +380,7 @@ impl Front {
         let Some(its) = self.clients.get_mut(&client) else { return };
         let (answered, is_error) = answers(&line);
         let is_answer = !answered.is_empty();
-        let number = match (its.session, about.or(answered.first())) {
+        let number = match (&its.session, about.or(answered.first())) {
             // All that it is told is about the one thing that it has asked.
             (None, _) => Some(its.last_stream),
             (Some(_), Some(id)) => its.owing(id),
@@ -383,7 +397,7 @@ impl Front {
             Some(exchange)
                 if is_answer && !self.unread.admits_answer(its.token, exchange, line.len()) =>
             {
-                (unread(&answered), true)
+                (unread_error(&answered), true)
             }
             _ => (line, is_error),
         };
@@ -392,7 +406,8 @@ impl Front {
         if is_last && !its.is_open && its.session.is_some() {
             its.is_open = !is_error;
             if is_error && !stream.has_begun {
-                its.session.take().map(|name| self.sessions.remove(&name));
+                let name = its.session.take().and_then(|id| SessionId::parse(&id));
+                name.map(|name| self.sessions.remove(&name));
             }
         }
         let (connection, has_begun) = (stream.connection, stream.has_begun);
@@ -427,7 +442,7 @@ impl Front {
         let Some(its) = self.clients.get_mut(&client) else { return };
         its.streams.remove(&number);
         // The first stream of a session is that of its `initialize`.
-        let session = its.session.filter(|_| number == 1);
+        let session = its.session_name().filter(|_| number == 1);
         let is_over = its.session.is_none();
         let status = if is_over { status_of(&line) } else { 200 };
         self.effects.push(FrontEffect::Answer { exchange, status, session, body: Some(line) });
@@ -440,7 +455,7 @@ impl Front {
     fn begin(&mut self, client: ClientId, number: u64, exchange: HttpExchange) {
         self.quiet.remove(&exchange);
         let Some(its) = self.clients.get_mut(&client) else { return };
-        let session = its.session.filter(|_| number == 1 && !its.is_open);
+        let session = its.session_name().filter(|_| number == 1 && !its.is_open);
         let Some(stream) = its.streams.get_mut(&number) else { return };
         if std::mem::replace(&mut stream.has_begun, true) {
             return;
@@ -562,8 +577,11 @@ impl Front {
         }
         self.by_token.retain(|_, count| *count > 0);
         self.kept_bytes -= its.kept_bytes();
-        if let Some(name) = its.session {
+        if let Some(name) = its.session_name() {
             self.sessions.remove(&name);
+            if its.is_open && !self.is_closing {
+                self.effects.push(FrontEffect::SessionEnded(name));
+            }
         }
         if let Some(at) = its.idle_at {
             self.idle.remove(&(at, client));
@@ -621,21 +639,13 @@ impl Front {
 
     /// Ends all clients: the gateway ends.
     fn close(&mut self) {
+        // Its sessions go on in the next one.
+        self.is_closing = true;
         let all: Vec<ClientId> = self.clients.keys().copied().collect();
         for client in all {
             self.remove(client, &HttpRefusal::new(503, "the gateway ends"));
         }
         self.sign_at = None;
-    }
-}
-
-/// The answer to requests in the place of one for which there is no room.
-fn unread(ids: &[Id]) -> Vec<u8> {
-    let why = "server busy: answers not read; this one was dropped, after the request was done; read the others first";
-    let errors = ids.iter().map(|id| responses::failure(id, -32603, "server_busy", true, why));
-    match ids {
-        [_] => errors.flatten().collect(),
-        _ => [b"[", errors.collect::<Vec<_>>().join(&b',').as_slice(), b"]"].concat(),
     }
 }
 

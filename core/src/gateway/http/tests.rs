@@ -1,5 +1,7 @@
 //! Which message goes where, who joins and leaves, and what is kept.
 
+mod resumed;
+
 use std::time::Duration;
 
 use super::*;
@@ -42,13 +44,15 @@ struct World {
     front: Front,
     now: Time,
     exchange: u64,
+    /// The id of the session that is begun next, where it is more than its name.
+    issued: Option<String>,
 }
 
 impl World {
     fn new(change: impl FnOnce(&mut FrontSettings)) -> Self {
         let mut settings = settings();
         change(&mut settings);
-        Self { front: Front::new(&settings), now: Time::ZERO, exchange: 0 }
+        Self { front: Front::new(&settings), now: Time::ZERO, exchange: 0, issued: None }
     }
 
     fn ask_as(
@@ -57,12 +61,25 @@ impl World {
         session: Option<&str>,
         ask: RequestKind,
     ) -> Vec<FrontEffect> {
+        self.resume_as(token, session, None, ask)
+    }
+
+    /// The same with an id of a session that began before this front.
+    fn resume_as(
+        &mut self,
+        token: usize,
+        session: Option<&str>,
+        resumes: Option<&str>,
+        ask: RequestKind,
+    ) -> Vec<FrontEffect> {
         self.exchange += 1;
         let asked = FrontRequest {
             exchange: HttpExchange(self.exchange),
             token: Some(token),
             peer: "127.0.0.1".parse().unwrap(),
             session: session.map(str::to_owned),
+            issued: self.issued.take(),
+            resumes: resumes.map(|params| params.as_bytes().to_vec()),
             primes: true,
             ask,
         };
@@ -259,14 +276,16 @@ fn sessions_are_for_those_who_opened_them() {
     world.get(&name, None);
     let listening = world.exchange;
     let ended = world.ask_as(0, Some(&name), RequestKind::Delete);
-    assert!(matches!(ended[0], FrontEffect::Answer { status: 204, .. }), "{ended:?}");
+    // All that tells of the end comes after it: it is given when the end is stored.
+    assert!(matches!(ended[0], FrontEffect::SessionEnded(_)), "{ended:?}");
+    assert!(matches!(ended[..], [.., FrontEffect::Answer { status: 204, .. }]), "{ended:?}");
     assert!(ended.contains(&FrontEffect::End { exchange: HttpExchange(listening) }));
     let is_told = |effect: &FrontEffect| {
         matches!(effect, FrontEffect::Refuse { exchange, refusal }
         if exchange.0 == waiting && refusal.status == 404)
     };
     assert!(ended.iter().any(is_told), "{ended:?}");
-    assert_eq!(ended.last(), Some(&FrontEffect::Hub(Input::Left { client: ClientId(client) })));
+    assert!(ended.contains(&FrontEffect::Hub(Input::Left { client: ClientId(client) })));
     assert_eq!(refused(&world.ask_as(0, Some(&name), RequestKind::Delete)), Some(404));
     assert_eq!(world.front.clients.len(), 0);
 }
@@ -284,10 +303,9 @@ fn a_session_that_nobody_uses_ends() {
     assert_eq!(world.pass(Duration::from_secs(500)), []);
     world.gone(world.exchange);
     assert_eq!(world.pass(Duration::from_secs(59)), []);
-    assert_eq!(
-        world.pass(Duration::from_secs(1)),
-        [FrontEffect::Hub(Input::Left { client: ClientId(client) })]
-    );
+    let ended = FrontEffect::SessionEnded(SessionId([0; 16]));
+    let left = FrontEffect::Hub(Input::Left { client: ClientId(client) });
+    assert_eq!(world.pass(Duration::from_secs(1)), [ended, left]);
     assert_eq!(world.front.next_wakeup(), None);
     assert_eq!(refused(&world.get(&name, None)), Some(404));
 }
@@ -543,6 +561,8 @@ fn limits_hold_from_when_they_are_read_again() {
             token: None,
             peer: "127.0.0.1".parse().unwrap(),
             session: session.map(str::to_owned),
+            issued: None,
+            resumes: None,
             primes: true,
             ask,
         };
@@ -570,10 +590,9 @@ fn limits_hold_from_when_they_are_read_again() {
     world.gone(listening);
     assert_eq!(world.front.next_wakeup(), Some(Time::ZERO + Duration::from_secs(10)));
     world.pass(Duration::from_secs(7));
-    assert_eq!(
-        world.pass(Duration::from_secs(3)),
-        [FrontEffect::Hub(Input::Left { client: ClientId(1) })]
-    );
+    let ended = FrontEffect::SessionEnded(SessionId([1; 16]));
+    let left = FrontEffect::Hub(Input::Left { client: ClientId(1) });
+    assert_eq!(world.pass(Duration::from_secs(3)), [ended, left]);
     // Tokens where there were none: who has none goes.
     ask(&mut world, None, open(3));
     let done = world.front.handle(world.now, FrontInput::Configured(Box::new(settings())));
@@ -841,7 +860,7 @@ fn no_input_makes_it_panic_or_answer_twice() {
                     }
                     FrontEffect::Write { exchange, .. } => assert!(!over.contains(&exchange)),
                     FrontEffect::Hub(other) => assert!(matches!(other, Input::Client { .. })),
-                    FrontEffect::Log(_) => {}
+                    FrontEffect::SessionEnded(_) | FrontEffect::Log(_) => {}
                 }
             }
             assert_eq!(joined - left, world.front.clients.len());

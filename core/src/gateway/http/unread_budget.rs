@@ -12,6 +12,8 @@ use crate::limits::{
     FRONT_UNREAD_ALL_BYTES_MAX, FRONT_UNREAD_BYTES_MAX, FRONT_UNREAD_EACH_BYTES,
     FRONT_UNREAD_OWN_BYTES, FRONT_UNREAD_TOKEN_BYTES_MAX,
 };
+use crate::mcp::envelope::Id;
+use crate::mcp::responses;
 
 /// The number of a token; none where no token is needed.
 type Token = Option<usize>;
@@ -92,6 +94,16 @@ fn take<K: Ord>(all: &mut BTreeMap<K, usize>, key: K, bytes: usize) {
         if *its == 0 {
             all.remove(&key);
         }
+    }
+}
+
+/// The answer to requests in the place of one for which there is no room.
+pub(super) fn unread_error(ids: &[Id]) -> Vec<u8> {
+    let why = "server busy: answers not read; this one was dropped, after the request was done; read the others first";
+    let errors = ids.iter().map(|id| responses::failure(id, -32603, "server_busy", true, why));
+    match ids {
+        [_] => errors.flatten().collect(),
+        _ => [b"[", errors.collect::<Vec<_>>().join(&b',').as_slice(), b"]"].concat(),
     }
 }
 

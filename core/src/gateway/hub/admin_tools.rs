@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::Settings;
 use super::backends::{BackendSlot, Backends};
 use super::client_lists::ClientView;
+use super::link::Link;
 use super::tool_search::{CALL, FIND, search_definitions};
 use crate::gateway::access_patterns::Access;
 use crate::gateway::backend::Expose;
@@ -131,10 +132,11 @@ impl ClientView<'_> {
             let link = self.link_to(slot).and_then(|link| self.backends.links.get(link));
             let state = link.map(|link| link.state(now));
             let word = state.as_ref().map_or("not used yet", State::word);
-            let why = match state {
+            // Why there is no session says more than the state of the process.
+            let why = link.and_then(Link::failure).map(str::to_owned).or(match state {
                 Some(State::Failed { why } | State::Degraded { why }) => Some(why),
                 _ => None,
-            };
+            });
             let tools = self.entries(slot, Kind::Tools).len();
             let calls = link.map_or(0, |link| link.calls.in_flight);
             text.push_str(&format!("{name}: {word}, {tools} tools, {calls} calls in flight"));
@@ -148,8 +150,17 @@ impl ClientView<'_> {
                 ));
                 data["changed_since_pinned"] = changed.into();
             }
+            if self.backends.slots[slot].is_shared_anyway {
+                text.push_str("; clients that cannot be told apart share it, in spite of `share = \"per-client\"`");
+                data["shared_by_unknown"] = true.into();
+            }
             text.push('\n');
             all.push(data);
+        }
+        let is_its = |(name, _): &&(String, String)| self.session.access.has_server(name, name);
+        for (name, why) in self.backends.left_out.iter().filter(is_its) {
+            text.push_str(&format!("{name}: left out ({why})\n"));
+            all.push(json!({"server": name, "state": "left out", "why": why}));
         }
         let mut data = json!({"servers": all});
         if let Some(note) = self.untrusted_note() {

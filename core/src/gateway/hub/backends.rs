@@ -9,10 +9,11 @@ use super::Settings;
 use super::link::{Link, LinkStage, Links};
 use super::outgoing::Outgoing;
 use super::server_lists::ListDefect;
-use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
+use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY, Principal};
 use crate::gateway::backend::{Backend, Share, Transport};
 use crate::gateway::catalog::CatalogEntry;
 use crate::gateway::pins::Pins;
+use crate::gateway::stored_catalogs::StoredLists;
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::mcp::{Era, Kind};
 use crate::service::State;
@@ -29,8 +30,14 @@ pub(super) struct Backends {
     pub(super) links: Links,
     /// What the project's files ask for and the user has not accepted.
     pub(super) untrusted: Vec<String>,
+    /// Servers that cannot be used, each with why.
+    pub(super) left_out: Vec<(String, String)>,
     pub(super) pins: Pins,
+    /// The lists of the last run of servers that are not configured yet.
+    pub(super) last_lists: BTreeMap<String, StoredLists>,
     last_link: u64,
+    /// The links of clients without a session.
+    named_links: BTreeMap<(Principal, usize), LinkId>,
 }
 
 /// A server.
@@ -46,8 +53,12 @@ pub(super) struct BackendSlot {
     modern: Option<LinkId>,
     /// It does not know the modern era.
     is_legacy_only: bool,
-    /// Its lists, as they were last read over any link.
+    /// Clients that cannot be told apart share it, though each is to have its own.
+    pub(super) is_shared_anyway: bool,
+    /// Its lists, as they were last read over any link, or in the last run.
     pub(super) known: BTreeMap<Kind, Vec<CatalogEntry>>,
+    /// Which of them are of the last run.
+    pub(super) unconfirmed: BTreeSet<Kind>,
     /// The defects of its lists that were logged.
     pub(super) defects: BTreeSet<(Kind, ListDefect)>,
 }
@@ -61,7 +72,9 @@ impl BackendSlot {
             legacy: None,
             modern: None,
             is_legacy_only: false,
+            is_shared_anyway: false,
             known: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
             defects: BTreeSet::new(),
         }
     }
@@ -91,8 +104,28 @@ impl BackendSlot {
 impl Backends {
     pub(super) fn new(settings: Settings) -> Self {
         let (links, pins) = (Links::default(), Pins::default());
-        let (slots, order, untrusted) = (Vec::new(), Vec::new(), Vec::new());
-        Self { settings, slots, order, links, untrusted, pins, last_link: 0 }
+        let (slots, order, untrusted, left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let last_link = settings.first_link;
+        let (last_lists, named_links) = (BTreeMap::new(), BTreeMap::new());
+        Self {
+            settings,
+            slots,
+            order,
+            links,
+            untrusted,
+            left_out,
+            pins,
+            last_lists,
+            last_link,
+            named_links,
+        }
+    }
+
+    /// A link has a session again: the requests that wait for it go on.
+    pub(super) fn resume_waiting(&mut self, id: LinkId, out: &mut Outgoing) {
+        if let Some(link) = self.links.get_mut(id) {
+            out.resumed.append(&mut link.calls.waiting);
+        }
     }
 
     /// The servers that are not in this configuration, or otherwise, and why they go.
@@ -118,7 +151,11 @@ impl Backends {
             return false;
         }
         let is_shared = backend.share == Share::All;
-        self.slots.push(BackendSlot::new(backend));
+        let mut server = BackendSlot::new(backend);
+        if let Some(lists) = self.last_lists.remove(server.name()) {
+            server.take_last_lists(&lists, &self.pins);
+        }
+        self.slots.push(server);
         if is_shared {
             let slot = self.slots.len() - 1;
             self.slots[slot].fresh = Some(self.open(slot, None, "", out));
@@ -137,14 +174,16 @@ impl Backends {
     fn open(
         &mut self,
         slot: usize,
-        owner: Option<ClientId>,
+        owner: Option<Principal>,
         suffix: &str,
         out: &mut Outgoing,
     ) -> LinkId {
         self.last_link += 1;
         let link = LinkId(self.last_link);
         let backend = &self.slots[slot].backend;
-        self.links.insert(Link::new(link, slot, backend, owner, out.now));
+        let mut its = Link::new(link, slot, backend, owner, out.now);
+        its.is_transparent = self.settings.is_transparent;
+        self.links.insert(its);
         let backend = backend.name.clone();
         out.effects.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
         link
@@ -153,6 +192,7 @@ impl Backends {
     /// Takes a link out.
     pub(super) fn detach(&mut self, id: LinkId) -> Option<Link> {
         let link = self.links.remove(id)?;
+        self.named_links.retain(|_, its| *its != id);
         let slot = &mut self.slots[link.slot];
         for place in [&mut slot.fresh, &mut slot.legacy, &mut slot.modern] {
             place.take_if(|there| *there == id);
@@ -164,18 +204,27 @@ impl Backends {
     pub(super) fn link_to(&self, slot: usize, client: &ClientSession) -> Option<LinkId> {
         let its = &self.slots[slot];
         match self.own_instances(slot, client) {
+            Some(_) if self.is_without_session(client) => {
+                self.named_links.get(&(client.named(), slot)).copied()
+            }
             Some(_) => client.links.get(&slot).copied(),
             None if client.is_modern() && !its.is_legacy_only => its.modern,
             None => its.legacy,
         }
     }
 
-    /// How many instances there may be of a server of which the client has its own; none where it shares one.
-    /// Over HTTP the newer protocol has no sessions: its clients cannot be told apart.
+    /// Over HTTP the newer protocol has no sessions.
+    fn is_without_session(&self, client: &ClientSession) -> bool {
+        client.is_modern() && !self.settings.is_single
+    }
+
+    /// How many instances there may be of a server of which the client has its own; none where it shares one, as one
+    /// without a session, a token and a name does.
     fn own_instances(&self, slot: usize, client: &ClientSession) -> Option<usize> {
         match self.slots[slot].backend.share {
             Share::PerClient { instances_max, .. } => {
-                (!client.is_modern() || self.settings.is_single).then_some(instances_max)
+                let is_known = !self.is_without_session(client) || client.named().is_known();
+                is_known.then_some(instances_max)
             }
             Share::All => None,
         }
@@ -202,11 +251,20 @@ impl Backends {
                          when another client is gone"
                     ));
                 }
-                let link = self.open(slot, Some(id), &format!("@{}", id.0), out);
-                client.links.insert(slot, link);
+                let is_without_session = self.is_without_session(client);
+                let owner = match is_without_session {
+                    true => client.named(),
+                    false => Principal::Session(id),
+                };
+                let link = self.open(slot, Some(owner.clone()), &format!("@{}", id.0), out);
+                match is_without_session {
+                    true => drop(self.named_links.insert((owner, slot), link)),
+                    false => drop(client.links.insert(slot, link)),
+                }
                 link
             }
             None => {
+                self.log_unshared(slot, out);
                 let its = &mut self.slots[slot];
                 let has_other = its.legacy.or(its.modern).is_some();
                 let suffix = if has_other { "@2" } else { "" };
@@ -225,6 +283,19 @@ impl Backends {
         Ok(link)
     }
 
+    /// Logs that a server which clients are to have for themselves is shared by some, once.
+    fn log_unshared(&mut self, slot: usize, out: &mut Outgoing) {
+        let its = &mut self.slots[slot];
+        if its.backend.share != Share::All && !its.is_shared_anyway {
+            its.is_shared_anyway = true;
+            let name = its.name();
+            out.log(format!(
+                "the server `{name}` has `share = \"per-client\"`, and clients of 2026-07-28 that have no token and do not \
+                 say who they are share one: they cannot be told apart"
+            ));
+        }
+    }
+
     /// The `_meta` and the parameters of `initialize` for a server: those of the client that it is for alone, or
     /// the gateway's.
     fn introduction(&self, link: LinkId, client: &ClientSession) -> (Vec<u8>, Vec<u8>) {
@@ -238,7 +309,8 @@ impl Backends {
             });
             meta.to_string().into_bytes()
         });
-        let opening = own(&client.opening).unwrap_or_else(|| {
+        let of_meta = || client.opening_of_meta().filter(|_| !self.is_generic(link));
+        let opening = own(&client.opening).or_else(of_meta).unwrap_or_else(|| {
             let opening = json!({
                 "protocolVersion": NEWEST_LEGACY,
                 "capabilities": {"roots": {"listChanged": true}, "sampling": {}, "elicitation": {}},

@@ -19,8 +19,11 @@ use crate::gateway::catalog::{self, CatalogEntry};
 use crate::gateway::exposed_names;
 use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
-use crate::mcp::{Kind, json as raw, responses};
+use crate::mcp::{Era, Kind, json as raw, responses, tasks};
 use crate::time::Time;
+
+/// What the URIs of MCP Apps begin with.
+pub(super) const APP_SCHEME: &str = "ui://";
 
 /// What one client may see and use.
 #[derive(Clone, Copy, Debug)]
@@ -153,11 +156,43 @@ impl<'a> ClientView<'a> {
             (may_use(slot) && may_be_it).then(|| (slot, own.to_owned()))
         };
         let mut slots = self.backends.order.iter().copied();
-        slots.clone().find_map(listed).or_else(|| slots.find_map(unlisted))
+        let found = slots.clone().find_map(listed).or_else(|| slots.find_map(unlisted));
+        found.or_else(|| (kind == Kind::Tools).then(|| self.tool_of_app(name)).flatten())
+    }
+
+    /// The tool that an MCP App means, which knows it by its server's own name: that of the only server with an app that has
+    /// it, or of the one whose app the client has read last.
+    fn tool_of_app(self, name: &str) -> Option<(usize, String)> {
+        let is_it = |entry: &CatalogEntry| {
+            entry.own == name && self.session.access.has_tool(&entry.exposed)
+        };
+        let has = |slot: &usize| {
+            self.entries(*slot, Kind::Tools).iter().any(is_it) && self.has_app(*slot)
+        };
+        let found: Vec<usize> = self.slots_with(Kind::Tools).filter(has).collect();
+        let slot = match found[..] {
+            [slot] => Some(slot),
+            _ => self.session.app.filter(|slot| found.contains(slot)),
+        };
+        slot.map(|slot| (slot, name.to_owned()))
+    }
+
+    /// Whether a server has an MCP App: a page among its resources, or a tool that is shown by one.
+    fn has_app(self, slot: usize) -> bool {
+        let is_page = |entry: &CatalogEntry| entry.own.starts_with(APP_SCHEME);
+        let has_page = |entry: &CatalogEntry| {
+            let of = |key| raw::get(&entry.json, &["_meta", key]).is_some();
+            of("ui") || of("ui/resourceUri")
+        };
+        self.entries(slot, Kind::Resources).iter().any(is_page)
+            || self.entries(slot, Kind::Tools).iter().any(has_page)
     }
 
     /// The server that a resource is of: by its list, by its templates, or because no other has any.
     pub(super) fn slot_of_uri(self, uri: &str) -> Option<usize> {
+        if self.backends.settings.is_transparent {
+            return self.slots().next();
+        }
         let slots: Vec<usize> = self.slots_with(Kind::Resources).collect();
         let has = |slot: usize, kind: Kind, fits: &dyn Fn(&str) -> bool| {
             self.entries(slot, kind).iter().any(|entry| fits(&entry.own))
@@ -199,6 +234,11 @@ impl<'a> ClientView<'a> {
             Ok((slot, params.name.clone().map(|part| (part, own))))
         };
         match *method {
+            _ if self.backends.settings.is_transparent => {
+                let slot = self.slots().next();
+                slot.map(|slot| (slot, None))
+                    .ok_or_else(|| (-32601, "there is no server".to_owned()))
+            }
             "tools/call" => named(Kind::Tools, "tool"),
             "prompts/get" => named(Kind::Prompts, "prompt"),
             "completion/complete" => {
@@ -262,6 +302,35 @@ impl<'a> ClientView<'a> {
         }))
     }
 
+    /// Why the server that is alone cannot introduce itself in its own words: the error.
+    pub(super) fn missing_introduction(self, method: &str) -> Option<(i32, String)> {
+        let Some(link) = self.links().next() else {
+            return Some((-32603, "the server is not there".to_owned()));
+        };
+        if link.introduction.is_none() {
+            let why = link.failure().unwrap_or("it did not answer the handshake in time");
+            return Some((-32603, format!("the server cannot be used: {why}")));
+        }
+        let is_older = link.era == Era::Legacy && method == "server/discover";
+        is_older
+            .then(|| (-32601, "method not found: the server speaks an older version".to_owned()))
+    }
+
+    /// The result of the first request, in the words of the server that is alone. The version is the client's where the
+    /// server speaks a newer one.
+    pub(super) fn introduction(self, method: &str) -> Value {
+        let raw = self.links().next().and_then(|link| link.introduction.as_deref());
+        let mut result = raw::value(raw);
+        if method == "initialize"
+            && let (Some(ours), Some(its)) =
+                (self.session.version(), result["protocolVersion"].as_str())
+            && *ours < *its
+        {
+            result["protocolVersion"] = ours.into();
+        }
+        result
+    }
+
     fn server_info(self) -> Value {
         json!({"name": "afresh", "version": self.backends.settings.version})
     }
@@ -287,11 +356,25 @@ impl<'a> ClientView<'a> {
                 all.insert(name.to_owned(), value);
             }
         }
+        // Tasks are offered in the protocol of their server; apps are tools and resources.
+        let is_same_era = |link: &&Link| (link.era == Era::Modern) == self.session.is_modern();
+        for link in &links {
+            for extension in [tasks::EXTENSION, "io.modelcontextprotocol/ui"] {
+                let its = &link.capabilities["extensions"][extension];
+                if its.is_object() && (extension != tasks::EXTENSION || is_same_era(link)) {
+                    let extensions = all.entry("extensions").or_insert_with(|| json!({}));
+                    extensions[extension] = its.clone();
+                }
+            }
+            if !self.session.is_modern() && link.capabilities["tasks"].is_object() {
+                merge(all.entry("tasks").or_insert_with(|| json!({})), &link.capabilities["tasks"]);
+            }
+        }
         // Capabilities that we do not know are passed on from a server that is alone.
         if let [link] = &links[..]
             && let Value::Object(its) = &link.capabilities
         {
-            for (name, value) in its {
+            for (name, value) in its.iter().filter(|(name, _)| *name != "tasks") {
                 all.entry(name.clone()).or_insert_with(|| value.clone());
             }
         }
@@ -357,5 +440,18 @@ impl<'a> ClientView<'a> {
             false => String::new(),
         };
         Some(responses::page(id, self.session.era, kind.members().0, &page, &next))
+    }
+}
+
+/// Adds what another server offers.
+fn merge(all: &mut Value, its: &Value) {
+    match (all, its) {
+        (Value::Object(all), Value::Object(its)) => {
+            for (name, value) in its {
+                merge(all.entry(name.clone()).or_insert_with(|| value.clone()), value);
+            }
+        }
+        (all, its) if *its == true => *all = its.clone(),
+        _ => {}
     }
 }

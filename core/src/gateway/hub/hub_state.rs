@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use super::backends::Backends;
 use super::client_lists::ClientView;
+use super::held_calls::can_ask;
+use super::last_lists::forget_last_lists;
 use super::link::{HandshakeOutcome, Link, LinkStage};
 use super::name_index::{MovedName, Names};
 use super::outgoing::{ClientRequest, Outgoing, PendingRequest, Purpose, Response};
 use super::route_request::Request;
 use super::server_lists::{PageOutcome, Reading};
-use super::sessions::ClientSession;
+use super::sessions::{ClientSession, Principal};
 use crate::gateway::catalog::CatalogEntry;
 use crate::gateway::spans::{Parent, Span, SpanOutcome, SpanTarget};
 use crate::gateway::{ClientId, Effect, LinkId};
@@ -69,6 +71,15 @@ impl Directory {
         self.sessions.get(&client).map_or(Era::Unknown, |session| session.era)
     }
 
+    /// Who a client is beyond one request.
+    pub(super) fn principal_of(&self, client: ClientId) -> Option<Principal> {
+        let session = self.sessions.get(&client)?;
+        Some(match session.is_modern() && !self.backends.settings.is_single {
+            true => session.named(),
+            false => Principal::Session(client),
+        })
+    }
+
     /// The links that a client uses now.
     pub(super) fn links_of(&self, client: ClientId) -> Vec<LinkId> {
         let Some(view) = self.client(client) else { return Vec::new() };
@@ -83,9 +94,11 @@ impl Directory {
             self.client(*client)
                 .is_some_and(|view| view.link_to(slot) == Some(id) && view.has_server(slot))
         };
-        match link.owner {
-            Some(owner) => BTreeSet::from([owner]),
-            None => self.sessions.keys().copied().filter(uses).collect(),
+        match &link.owner {
+            Some(Principal::Session(owner)) => BTreeSet::from([*owner]),
+            Some(Principal::Named { .. }) | None => {
+                self.sessions.keys().copied().filter(uses).collect()
+            }
         }
     }
 
@@ -175,16 +188,26 @@ impl Directory {
         }
     }
 
-    /// Cancels a client's request.
-    pub(super) fn withdraw(&mut self, number: u64, reason: &str) {
-        let Some(PendingRequest { link, span, .. }) = self.out.requests.take(number) else {
+    /// Forgets a client's request, whose response does not matter any more. Its server is told so, unless it ends the
+    /// request anyway.
+    pub(super) fn withdraw(&mut self, number: u64, reason_to_tell: Option<&str>) {
+        let Some(PendingRequest { link, span, purpose, .. }) = self.out.requests.take(number)
+        else {
             return;
         };
+        if let Purpose::Client(call) = purpose
+            && self.backends.settings.is_transparent
+            && can_ask(&call.method)
+        {
+            self.out.requests.note_withdrawn(number, link, call.client, self.out.now);
+        }
         if let Some(its) = self.backends.links.get_mut(link) {
             its.calls.end();
         }
         self.out.end_span(span, SpanOutcome::Cancelled);
-        self.out.cancel(link, number, reason);
+        if let Some(reason) = reason_to_tell {
+            self.out.cancel(link, number, reason);
+        }
     }
 
     /// Answers each request over a link that has no response with an error.
@@ -194,10 +217,13 @@ impl Directory {
         let name = self.backends.slots[link.slot].name();
         let text =
             format!("the server `{name}` is gone while this ran; its outcome is unknown: {why}");
-        for request in self.out.requests.take_all_over(id) {
+        for (number, request) in self.out.requests.take_all_over(id) {
             if let Purpose::Client(its) = request.purpose {
                 self.out.end_span(request.span, SpanOutcome::Failed("server_lost"));
-                self.end_request(&its, "server_lost", &text);
+                match its.is_held {
+                    true => self.out.lost_calls.push((number, text.clone())),
+                    false => self.end_request(&its, "server_lost", &text),
+                }
             }
         }
     }
@@ -212,18 +238,21 @@ impl Directory {
     }
 
     /// Closes a link, and answers the requests over it.
-    pub(super) fn close_link(&mut self, id: LinkId, why: &str) {
-        self.fail_requests(id, why);
+    pub(super) fn close_link(&mut self, id: LinkId, reason: &str) {
+        self.fail_requests(id, reason);
         let Some(link) = self.backends.detach(id) else { return };
         let slot = link.slot;
-        if let Some(owner) = link.owner.and_then(|owner| self.sessions.get_mut(&owner)) {
+        if let Some(Principal::Session(owner)) = &link.owner
+            && let Some(owner) = self.sessions.get_mut(owner)
+        {
             owner.links.remove(&slot);
         }
-        let why = format!("the server `{}` is not there: {why}", self.backends.slots[slot].name());
+        let why =
+            format!("the server `{}` is not there: {reason}", self.backends.slots[slot].name());
         for (client, line) in link.calls.waiting {
             self.refuse_line(client, slot, &line, &why);
         }
-        self.out.close(id);
+        self.out.close(id, reason);
     }
 
     /// Answers a request that does not go to its server.
@@ -289,9 +318,10 @@ impl Directory {
         match outcome {
             HandshakeOutcome::Open => {
                 self.backends.check_introduction(id, &mut self.out);
+                forget_last_lists(self, id);
                 self.sync_log_level(id);
                 self.sync_subscriptions(id);
-                self.resume_waiting(id);
+                self.backends.resume_waiting(id, &mut self.out);
                 self.out.is_settled = true;
             }
             HandshakeOutcome::Failed(why) => self.fail_link(id, &why),
@@ -301,17 +331,11 @@ impl Directory {
             }
             HandshakeOutcome::UnknownProtocol => {
                 if self.backends.fall_back(id, &mut self.out) {
-                    self.resume_waiting(id);
+                    self.backends.resume_waiting(id, &mut self.out);
                     self.close_link(id, "it does not know the newer protocol");
                     self.out.is_settled = true;
                 }
             }
-        }
-    }
-
-    fn resume_waiting(&mut self, id: LinkId) {
-        if let Some(link) = self.backends.links.get_mut(id) {
-            self.out.resumed.append(&mut link.calls.waiting);
         }
     }
 
@@ -320,6 +344,7 @@ impl Directory {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         let is_news = link.fail(why, self.out.now);
         let (slot, waiting) = (link.slot, std::mem::take(&mut link.calls.waiting));
+        forget_last_lists(self, id);
         let text = self.backends.slots[slot].unusable(why);
         for (client, line) in waiting {
             self.refuse_line(client, slot, &line, &text);
@@ -352,7 +377,7 @@ impl Directory {
             return link.open_session(&mut self.out);
         }
         if is_up != was_up && self.backends.slots[slot].backend.hide_when_down {
-            self.notify_server_changed(slot);
+            self.notify_server_changed(slot, &Kind::ALL);
         }
         self.out.is_settled = true;
     }
@@ -369,7 +394,7 @@ impl Directory {
                 link.open_session(&mut self.out);
             } else if link.calls.idle_at().is_some_and(|at| at <= now) {
                 // It comes back with the next call.
-                self.close_link(id, "nobody has used it for a while");
+                self.close_link(id, "no client has used it for a while");
             }
         }
     }
@@ -411,8 +436,12 @@ impl Directory {
             return;
         }
         let known = server.known.insert(kind, new.clone()).unwrap_or_default();
+        server.unconfirmed.remove(&kind);
         // Other links of the server may have other lists.
         let seen = link.lists.complete.insert(kind, new.clone()).unwrap_or_else(|| known.clone());
+        if known != new {
+            self.out.effects.extend(self.backends.slots[slot].store_list(kind));
+        }
         let mut moved = self.names.rebuild(&[kind], &self.backends, &mut self.out);
         let users = self.users_of(id);
         for user in users.iter().filter(|_| seen != new) {
@@ -464,15 +493,17 @@ impl Directory {
         }
     }
 
-    /// Tells the clients of a server that all its entries have come or gone.
-    pub(super) fn notify_server_changed(&mut self, slot: usize) {
+    /// Tells the clients of a server that all its entries of these kinds have come or gone.
+    pub(super) fn notify_server_changed(&mut self, slot: usize, kinds: &[Kind]) {
         for client in self.open_clients() {
             let Some(view) = self.client(client).filter(|view| view.may_use_server(slot)) else {
                 continue;
             };
             let sees = |kind: Kind| {
                 let mut entries = self.backends.slots[slot].known(kind).iter();
-                view.may_see(slot, kind) && entries.any(|entry| view.is_shown(kind, &entry.exposed))
+                kinds.contains(&kind)
+                    && view.may_see(slot, kind)
+                    && entries.any(|entry| view.is_shown(kind, &entry.exposed))
             };
             let seen = Kind::ALL.map(sees);
             self.notify_kinds(client, seen);

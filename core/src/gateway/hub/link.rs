@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::link_calls::LinkCalls;
 use super::outgoing::{Outgoing, Purpose, Response};
 use super::server_lists::ServerLists;
-use super::sessions::LEVELS;
+use super::sessions::{LEVELS, Principal};
 use crate::gateway::backend::{Backend, Share};
 use crate::gateway::{ClientId, LinkId};
 use crate::hidden_characters::escaped;
@@ -26,9 +26,13 @@ use crate::time::Time;
 pub(super) struct Link {
     id: LinkId,
     pub(super) slot: usize,
-    /// The client whose link it is; none where clients share it.
-    pub(super) owner: Option<ClientId>,
+    /// The one whose link it is; none where clients share it.
+    pub(super) owner: Option<Principal>,
     is_stdio: bool,
+    /// Clients see the server as it is: its lists are not read by the hub.
+    pub(super) is_transparent: bool,
+    /// The result of its first request, raw, where clients see it as it is.
+    pub(super) introduction: Option<Vec<u8>>,
     pub(super) era: Era,
     pub(super) stage: LinkStage,
     /// The `_meta` of our own requests, raw; only the modern era has one.
@@ -54,14 +58,24 @@ pub(super) struct Link {
     pub(super) subscribed: BTreeSet<String>,
     /// The number of our request that listens to changes.
     pub(super) listener: Option<u64>,
-    /// The server has requested roots.
-    pub(super) wants_roots: bool,
-    /// The client whose roots it has.
-    pub(super) roots_of: Option<ClientId>,
+    pub(super) roots: LinkRoots,
     pub(super) lists: ServerLists,
     pub(super) calls: LinkCalls,
     /// Its wakeup, as [`Links`] has it.
     noted_wakeup: Option<Time>,
+}
+
+/// The roots that a server has.
+#[derive(Debug, Default)]
+pub(super) struct LinkRoots {
+    /// The server has requested them.
+    pub(super) are_wanted: bool,
+    /// Whose it has.
+    pub(super) owner: Option<Principal>,
+    /// The owner's answer, where it cannot be asked at any time.
+    pub(super) kept: Option<Vec<u8>>,
+    /// When the owner used the server last.
+    pub(super) used_at: Time,
 }
 
 /// The progress of a session.
@@ -92,10 +106,10 @@ impl Link {
         id: LinkId,
         slot: usize,
         backend: &Backend,
-        owner: Option<ClientId>,
+        owner: Option<Principal>,
         now: Time,
     ) -> Self {
-        let idle_after = match (backend.share, owner) {
+        let idle_after = match (backend.share, &owner) {
             (Share::PerClient { idle_after, .. }, Some(_)) => Some(idle_after),
             _ => None,
         };
@@ -114,6 +128,14 @@ impl Link {
         self.stage == LinkStage::Open
     }
 
+    /// Why there is no session.
+    pub(super) fn failure(&self) -> Option<&str> {
+        match &self.stage {
+            LinkStage::Failed(why) => Some(why),
+            LinkStage::Fresh | LinkStage::Opening | LinkStage::Open => None,
+        }
+    }
+
     /// Whether its server serves, as far as is known.
     pub(super) fn is_up(&self) -> bool {
         let is_up =
@@ -129,7 +151,7 @@ impl Link {
                 Some("it has crashed, and is started again".to_owned())
             }
             State::Stopping | State::Stopped => {
-                Some("somebody has stopped it; `afresh start` starts it again".to_owned())
+                Some("a user stopped it; `afresh start` starts it again".to_owned())
             }
             State::Finished => Some("it has ended".to_owned()),
             State::Waiting
@@ -244,6 +266,10 @@ impl Link {
         self.subscribed.clear();
         if self.era != Era::Modern {
             out.send_to_link(self.id, responses::notification("notifications/initialized", None));
+        }
+        if self.is_transparent {
+            self.introduction = raw::get(line, &["result"]).map(<[u8]>::to_vec);
+            return HandshakeOutcome::Open;
         }
         for kind in Kind::ALL {
             self.read_list(kind, out);
@@ -417,6 +443,11 @@ impl Links {
         self.all.keys().copied().collect()
     }
 
+    /// How many requests of clients wait for their servers.
+    pub(super) fn waiting(&self) -> usize {
+        self.all.values().map(|link| link.calls.waiting.len()).sum()
+    }
+
     /// Whether a request waits for a link to open.
     pub(super) fn is_waiting(&self, client: ClientId, id: &Id) -> bool {
         let links = self.awaited.iter().chain(&self.touched).filter_map(|id| self.all.get(id));
@@ -481,7 +512,7 @@ mod tests {
 
     fn link(share: Share) -> Link {
         let backend = Backend { share, ..backend("a") };
-        Link::new(LinkId(1), 0, &backend, Some(ClientId(1)), Time::ZERO)
+        Link::new(LinkId(1), 0, &backend, Some(Principal::Session(ClientId(1))), Time::ZERO)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::gateway::spans::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
-use crate::limits::TURN_ANSWERS_BYTES_MAX;
+use crate::limits::{TURN_ANSWERS_BYTES_MAX, WITHDRAWN_CALL_WAIT, WITHDRAWN_CALLS_MAX};
 use crate::mcp::envelope::Id;
 use crate::mcp::{Kind, responses};
 use crate::time::Time;
@@ -22,8 +22,10 @@ pub(super) struct Outgoing {
     pub(super) requests: PendingRequests,
     /// Lines of clients that are to be dispatched again, now that their server has a session.
     pub(super) resumed: VecDeque<(ClientId, Vec<u8>)>,
-    /// Links that were closed by this input.
-    pub(super) closed: Vec<LinkId>,
+    /// Links that were closed by this input, and why.
+    pub(super) closed: Vec<(LinkId, String)>,
+    /// Held calls whose servers were lost by this input, by their numbers, and why.
+    pub(super) lost_calls: Vec<(u64, String)>,
     /// A server has come up, or has failed: requests that are held may go on.
     pub(super) is_settled: bool,
 }
@@ -63,8 +65,8 @@ impl Outgoing {
     }
 
     /// Closes a link.
-    pub(super) fn close(&mut self, link: LinkId) {
-        self.closed.push(link);
+    pub(super) fn close(&mut self, link: LinkId, why: &str) {
+        self.closed.push((link, why.to_owned()));
         self.effects.push(Effect::Close { link });
     }
 
@@ -103,7 +105,18 @@ impl Outgoing {
 pub(super) struct PendingRequests {
     requests: BTreeMap<u64, PendingRequest>,
     deadlines: BTreeSet<(Time, u64)>,
+    /// Calls that were cancelled: their servers may not have ended them.
+    withdrawn: BTreeMap<u64, WithdrawnCall>,
     pub(super) last_number: u64,
+}
+
+/// A call that was cancelled.
+#[derive(Debug)]
+struct WithdrawnCall {
+    link: LinkId,
+    client: ClientId,
+    /// Then it counts as ended.
+    until: Time,
 }
 
 /// A request of the hub's to a server.
@@ -137,12 +150,20 @@ pub(super) struct ClientRequest {
     pub(super) client: ClientId,
     pub(super) id: Id,
     pub(super) method: String,
+    /// The tool, prompt or resource that it names, where its client can be asked by its result or shares the server.
+    pub(super) target: String,
     /// The client's own progress token, raw.
     pub(super) token: Option<Vec<u8>>,
     /// The resource that it is about.
     pub(super) uri: Option<String>,
     /// The lowest log level that it asks for, where the server does not know that itself.
     pub(super) log_level: Option<usize>,
+    /// The questions of its server that its client can be asked by its result.
+    pub(super) inputs: Vec<&'static str>,
+    /// Its result may be a task.
+    pub(super) may_make_task: bool,
+    /// The client has been asked so: its id was answered, and the server still has the request.
+    pub(super) is_held: bool,
 }
 
 /// The response to a request.
@@ -184,6 +205,7 @@ impl PendingRequests {
     /// after the request was cancelled.
     pub(super) fn take_answered(&mut self, link: LinkId, id: &Id) -> Option<(u64, PendingRequest)> {
         let number = number_in(id.raw(), b'g')?;
+        self.withdrawn.remove(&number);
         self.requests.get(&number).filter(|request| request.link == link)?;
         Some((number, self.take(number)?))
     }
@@ -195,10 +217,11 @@ impl PendingRequests {
     }
 
     /// Takes all requests over a link.
-    pub(super) fn take_all_over(&mut self, link: LinkId) -> Vec<PendingRequest> {
+    pub(super) fn take_all_over(&mut self, link: LinkId) -> Vec<(u64, PendingRequest)> {
         let over = self.requests.iter().filter(|(_, request)| request.link == link);
         let numbers: Vec<u64> = over.map(|(number, _)| *number).collect();
-        numbers.into_iter().filter_map(|number| self.take(number)).collect()
+        self.withdrawn.retain(|_, call| call.link != link);
+        numbers.into_iter().filter_map(|number| Some((number, self.take(number)?))).collect()
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
@@ -207,7 +230,7 @@ impl PendingRequests {
 
     /// How many are clients'.
     pub(super) fn client_count(&self) -> usize {
-        let is_clients = |request: &&PendingRequest| matches!(request.purpose, Purpose::Client(_));
+        let is_clients = |request: &&PendingRequest| matches!(&request.purpose, Purpose::Client(its) if !its.is_held);
         self.requests.values().filter(is_clients).count()
     }
 
@@ -230,29 +253,102 @@ impl PendingRequests {
     /// The client's request that a message of a server belongs to: the one that its transport names, or the newest
     /// over the link.
     pub(super) fn about(&self, link: LinkId, about: Option<&Id>) -> Option<(ClientId, Id)> {
-        let request = match about.and_then(|about| number_in(about.raw(), b'g')) {
+        let (_, request) = self.call_about(link, about).filter(|(_, its)| !its.is_held)?;
+        Some((request.client, request.id.clone()))
+    }
+
+    /// The same with its number, also where it is held.
+    pub(super) fn call_about(
+        &self,
+        link: LinkId,
+        about: Option<&Id>,
+    ) -> Option<(u64, &ClientRequest)> {
+        match about.and_then(|about| number_in(about.raw(), b'g')) {
             Some(number) => {
-                self.client_request(number).filter(|(over, _)| *over == link).map(|(_, its)| its)
+                let found = self.client_request(number).filter(|(over, _)| *over == link);
+                found.map(|(_, its)| (number, its))
             }
             None => self.of_clients(link).next_back(),
-        };
-        request.map(|its| (its.client, its.id.clone()))
+        }
+    }
+
+    /// Notes that the client of a request has been asked by its result: no answer is due until it asks again.
+    pub(super) fn hold(&mut self, number: u64) -> Option<ClientRequest> {
+        let request = self.requests.get_mut(&number)?;
+        if let Some(until) = request.until.take() {
+            self.deadlines.remove(&(until, number));
+        }
+        let Purpose::Client(its) = &mut request.purpose else { return None };
+        its.is_held = true;
+        Some(its.clone())
+    }
+
+    /// The client has asked again: the response to a request that was held is for this one now.
+    pub(super) fn resume(&mut self, number: u64, by: ClientRequest, until: Option<Time>) -> bool {
+        let Some(request) = self.requests.get_mut(&number) else { return false };
+        (request.purpose, request.until) = (Purpose::Client(by), until);
+        self.deadlines.extend(until.map(|until| (until, number)));
+        true
     }
 
     /// The client's request that a server reports progress of, by our token.
     pub(super) fn by_token(&self, link: LinkId, token: &[u8]) -> Option<&ClientRequest> {
         let (over, request) = self.client_request(number_in(token, b'g')?)?;
-        (over == link).then_some(request)
+        (over == link && !request.is_held).then_some(request)
     }
 
     /// The clients that have requests over a link.
     pub(super) fn callers(&self, link: LinkId) -> BTreeSet<ClientId> {
-        self.of_clients(link).map(|its| its.client).collect()
+        self.of_clients(link).map(|(_, its)| its.client).collect()
     }
 
-    fn of_clients(&self, link: LinkId) -> impl DoubleEndedIterator<Item = &ClientRequest> {
-        self.requests.values().filter_map(move |request| match &request.purpose {
-            Purpose::Client(its) if request.link == link => Some(its),
+    /// Notes that a call was cancelled: it counts as running for a while.
+    pub(super) fn note_withdrawn(
+        &mut self,
+        number: u64,
+        link: LinkId,
+        client: ClientId,
+        now: Time,
+    ) {
+        self.withdrawn.retain(|_, call| call.until > now);
+        if self.withdrawn.len() >= WITHDRAWN_CALLS_MAX {
+            self.withdrawn.pop_first();
+        }
+        let until = now + WITHDRAWN_CALL_WAIT;
+        self.withdrawn.insert(number, WithdrawnCall { link, client, until });
+    }
+
+    /// The clients whose calls run over a link, or may: they were cancelled a short while ago.
+    pub(super) fn possible_callers(&self, link: LinkId, now: Time) -> BTreeSet<ClientId> {
+        let withdrawn =
+            self.withdrawn.values().filter(|call| call.link == link && call.until > now);
+        self.callers(link).into_iter().chain(withdrawn.map(|call| call.client)).collect()
+    }
+
+    /// Whether calls of other clients over a link were cancelled a short while ago.
+    pub(super) fn has_withdrawn_of_others(
+        &self,
+        link: LinkId,
+        client: ClientId,
+        now: Time,
+    ) -> bool {
+        let is_others =
+            |call: &WithdrawnCall| call.link == link && call.client != client && call.until > now;
+        self.withdrawn.values().any(is_others)
+    }
+
+    /// When the first of the calls that were cancelled counts as ended.
+    pub(super) fn withdrawn_until(&self, now: Time) -> Option<Time> {
+        self.withdrawn.values().map(|call| call.until).filter(|until| *until > now).min()
+    }
+
+    /// The requests of clients over a link.
+    pub(super) fn of_clients(
+        &self,
+        link: LinkId,
+    ) -> impl DoubleEndedIterator<Item = (u64, &ClientRequest)> {
+        self.requests.iter().filter_map(move |(number, request)| match &request.purpose {
+            Purpose::Client(its) if request.link == link => Some((*number, its)),
             _ => None,
         })
     }
@@ -288,9 +384,13 @@ mod tests {
             client: ClientId(client),
             id: Id::new(b"7"),
             method: "tools/call".to_owned(),
+            target: String::new(),
             token: None,
             uri: None,
             log_level: None,
+            inputs: Vec::new(),
+            may_make_task: false,
+            is_held: false,
         })
     }
 

@@ -42,12 +42,17 @@ impl Backends {
         backend.pin == Pin::Block && Section::of(kind).is_some_and(is_it)
     }
 
-    /// The instructions of the server behind a link, unless they are withheld.
+    /// The instructions of the server behind a link, unless they are withheld. Those that are too long to be pinned are:
+    /// their changes would not be seen.
     pub(super) fn instructions_of<'a>(&self, link: &'a Link) -> Option<&'a String> {
         let backend = &self.slots[link.slot].backend;
         let (key, section) = (backend.pin_key(), Section::Instructions);
-        link.instructions.as_ref().filter(|text| {
-            backend.pin != Pin::Block || self.pins.is_accepted(&key, section, "", text)
+        link.instructions.as_ref().filter(|text| match backend.pin {
+            Pin::Off => true,
+            Pin::Warn => text.len() <= PIN_LIST_BYTES_MAX,
+            Pin::Block => {
+                text.len() <= PIN_LIST_BYTES_MAX && self.pins.is_accepted(&key, section, "", text)
+            }
         })
     }
 
@@ -63,7 +68,8 @@ impl Backends {
         } else if self.slots[slot].backend.pin != Pin::Off {
             let name = &self.slots[slot].backend.name;
             out.effects.push(Effect::Log(format!(
-                "the instructions of `{name}` are too long to be pinned"
+                "the instructions of the server `{name}` are left out: only {PIN_LIST_BYTES_MAX} bytes can be pinned; \
+                 `pin = \"off\"` shows them"
             )));
         }
         for section in absent.into_iter().filter_map(|(kind, _)| Section::of(kind)) {
@@ -82,7 +88,8 @@ impl Backends {
         let Some(section) = Section::of(kind) else { return };
         let mut items = std::mem::take(&mut list.items);
         let (backend, pins) = (&self.slots[slot].backend, &self.pins);
-        // All are pinned at first, so that one that is allowed later is not new then.
+        // All are pinned at first, so that one that is allowed later is not new then. Changes of the others are the
+        // user's business only when they are allowed.
         if pins.has_section(&backend.pin_key(), section) {
             items.retain(|own, _| is_allowed(backend, kind, own));
         }

@@ -8,15 +8,18 @@ use serde_json::{Value, json};
 
 use super::Hub;
 use super::admin_tools::GatewayTool;
-use super::link::has_id;
+use super::client_lists::APP_SCHEME;
+use super::held_calls::{HeldCalls, Resumption, can_ask, target_of, without_answers};
+use super::held_requests::Wait;
 use super::outgoing::{ClientRequest, Purpose, own_id};
-use super::sessions::{LEVELS, level_in};
+use super::sessions::{LEGACY, LEVELS, MODERN, level_in};
+use super::tasks::{is_about_tasks, may_make_task};
+use crate::gateway::backend::ClientEra;
 use crate::gateway::{ClientId, Effect, LinkId};
-use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, GATEWAY_HELLO_WAIT};
+use crate::limits::{GATEWAY_HELLO_WAIT, LISTEN_FILTER_BYTES_MAX};
 use crate::mcp::envelope::{Id, Message, Params, edit, look, param};
 use crate::mcp::replay::listener_params;
 use crate::mcp::{AdminTool, Kind, ToolResult, json as raw, responses};
-use crate::time::Time;
 
 /// Methods of the older protocol only.
 const SESSION_METHODS: [&str; 5] =
@@ -34,16 +37,6 @@ pub(super) struct Request<'a> {
     edits: Vec<(Range<usize>, Vec<u8>)>,
     /// The resource that it is about.
     uri: Option<String>,
-}
-
-/// A request that waits for servers to start.
-#[derive(Debug)]
-pub(super) struct HeldRequest {
-    pub(super) client: ClientId,
-    pub(super) line: Vec<u8>,
-    /// How long it waits for each server.
-    pub(super) within: Duration,
-    pub(super) until: Time,
 }
 
 impl<'a> Request<'a> {
@@ -64,6 +57,12 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// The same with other parts, raw.
+    fn edited(mut self, parts: Vec<(Range<usize>, Vec<u8>)>) -> Self {
+        self.edits.extend(parts);
+        self
+    }
+
     /// The name of the tool or prompt, where it is a text.
     pub(super) fn name(&self) -> Option<String> {
         self.params.name.clone().and_then(|name| raw::text(&self.line[name]))
@@ -77,24 +76,23 @@ impl Hub {
         let Some(session) = self.directory.sessions.get_mut(&client) else { return };
         let is_open =
             session.requests.contains_key(id) || session.subscriptions.listeners.contains_key(id);
-        let is_waiting = || {
-            self.held.iter().any(|held| held.client == client && has_id(&held.line, id))
-                || self.directory.backends.links.is_waiting(client, id)
-        };
+        let is_waiting =
+            || self.held.has(client, id) || self.directory.backends.links.is_waiting(client, id);
         if is_open || !is_late && is_waiting() {
             // Two requests with one id cannot be answered apart: the first one is.
             return;
         }
-        let mut count = session.requests.len();
-        if count + self.held.len() >= CLIENT_FLIGHTS_MAX {
-            count += self.held.iter().filter(|held| held.client == client).count();
-        }
-        if count >= CLIENT_FLIGHTS_MAX {
+        let sent = session.requests.len();
+        if self.held.has_too_many(client, sent) {
             let why =
                 "too many requests have no answer yet; nothing was done; wait for some of them";
             let reason = "too_many_requests";
             return self.directory.answer_failure(client, id, method, reason, why);
         }
+        if let Some(error) = newer_protocol_error(&request, self.directory.backends.settings.era) {
+            return self.directory.out.answer(client, id, responses::line(id, "error", &error));
+        }
+        let Some(session) = self.directory.sessions.get_mut(&client) else { return };
         if let Err(error) = session.note_version(&request) {
             return self.directory.out.answer(client, id, responses::line(id, "error", &error));
         }
@@ -105,23 +103,47 @@ impl Hub {
             let why = "method not found: this version of the protocol does not have it";
             return self.directory.out.answer_error(client, id, -32601, why);
         }
-        let hello_wait = GATEWAY_HELLO_WAIT.min(self.directory.backends.settings.start_wait);
+        match self.server_requests.held_calls.resume(&mut self.directory, &request) {
+            Resumption::None => {}
+            Resumption::Done => return,
+            Resumption::Unsent(link) => {
+                // The line is new to the server, and waits until that knows the client's roots.
+                let within = self.server_requests.tell_roots(&mut self.directory, link);
+                let (until, wait) = (self.directory.out.now + within, Wait::Roots(link));
+                let line = without_answers(request.line);
+                self.held.hold(client, line, wait, until);
+                self.directory.out.is_settled = true;
+                return;
+            }
+        }
+        let settings = &self.directory.backends.settings;
+        let (is_transparent, start_wait) = (settings.is_transparent, settings.start_wait);
+        // A server that is alone is waited for: nothing else can answer for it.
+        let hello_wait =
+            if is_transparent { start_wait } else { GATEWAY_HELLO_WAIT.min(start_wait) };
+        let Some(session) = self.directory.sessions.get_mut(&client) else { return };
         match method {
             "initialize" => {
-                session.initialize(request.line);
+                if let Err(why) = session.initialize(request.line) {
+                    return self.directory.out.answer_error(client, id, -32602, &why);
+                }
                 self.answer_when_settled(&request, hello_wait, is_late);
             }
             "server/discover" => self.answer_when_settled(&request, hello_wait, is_late),
             "ping" => self.directory.out.answer(client, id, responses::pong(id)),
             "logging/setLevel" => self.set_log_level(&request),
-            "tools/call" => self.call_tool(request),
-            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-                self.resource(request);
-            }
+            "resources/subscribe" | "resources/unsubscribe" => self.resource(request),
             "subscriptions/listen" => self.listen(&request),
+            _ if is_transparent => self.route(request),
+            "tools/call" => self.call_tool(request),
+            "resources/read" => self.resource(request),
             _ if Kind::of_method(method).is_some() => {
-                let wait = self.directory.backends.settings.start_wait;
-                self.answer_when_settled(&request, wait, is_late);
+                self.answer_when_settled(&request, start_wait, is_late);
+            }
+            _ if is_about_tasks(method) => {
+                if let Some((slot, edits)) = self.tasks.route(&mut self.directory, &request) {
+                    self.forward(slot, request.edited(edits));
+                }
             }
             _ => self.route(request),
         }
@@ -135,8 +157,8 @@ impl Hub {
         let Some(view) = self.directory.client(client) else { return };
         let now = self.directory.out.now;
         if let Some(until) = view.settles_at(within, now).filter(|_| !is_late) {
-            let line = line.to_vec();
-            return self.held.push_back(HeldRequest { client, line, within, until });
+            let (line, wait) = (line.to_vec(), Wait::Start(within));
+            return self.held.hold(client, line, wait, until);
         }
         if let Some(kind) = Kind::of_method(method) {
             return match view.list(id, kind, line) {
@@ -146,7 +168,12 @@ impl Hub {
                 }
             };
         }
+        let is_transparent = self.directory.backends.settings.is_transparent;
+        if let Some((code, why)) = view.missing_introduction(method).filter(|_| is_transparent) {
+            return self.directory.out.answer_error(client, id, code, &why);
+        }
         let result = match method {
+            _ if is_transparent => view.introduction(method),
             "initialize" => view.initialize_result(),
             _ => view.discover_result(),
         };
@@ -176,13 +203,20 @@ impl Hub {
     /// A client of the newer protocol opens a stream of changes.
     fn listen(&mut self, request: &Request<'_>) {
         let Request { client, id, line, .. } = *request;
-        let filter = raw::value(param(line, &["notifications"]));
+        let filter = param(line, &["notifications"]);
+        if filter.is_some_and(|filter| filter.len() > LISTEN_FILTER_BYTES_MAX) {
+            let why = format!("`notifications` has more than {LISTEN_FILTER_BYTES_MAX} bytes");
+            return self.directory.out.answer_error(client, id, -32602, &why);
+        }
+        let filter = raw::value(filter);
         let Some(session) = self.directory.sessions.get_mut(&client) else { return };
         if let Err(why) = session.subscriptions.listen(id, &filter) {
             return self.directory.out.answer_error(client, id, -32603, &why);
         }
         self.directory.use_servers(client);
-        let granted = if filter.is_object() { filter } else { json!({}) };
+        let mut granted = if filter.is_object() { filter } else { json!({}) };
+        // Tasks are polled.
+        granted.as_object_mut().and_then(|granted| granted.remove("taskIds"));
         let params = listener_params(id, format!(r#""notifications":{granted}"#).as_bytes());
         let method = "notifications/subscriptions/acknowledged";
         let line = responses::notification(method, Some(&params));
@@ -280,8 +314,7 @@ impl Hub {
             let error = json!({"code": code, "message": why, "data": {"uri": uri}});
             return self.directory.out.answer(client, id, responses::line(id, "error", &error));
         };
-        let subscribed = view.session.subscriptions.resources.len();
-        let (link, is_full) = (view.link_to(slot), subscribed >= CLIENT_SUBSCRIPTIONS_MAX);
+        let (link, refusal) = (view.link_to(slot), view.session.subscriptions.refusal_of(&uri));
         if method == "resources/unsubscribe" {
             if let Some(session) = self.directory.sessions.get_mut(&client) {
                 session.subscriptions.resources.remove(&uri);
@@ -294,10 +327,13 @@ impl Hub {
                 return self.directory.answer_result(client, id, json!({}));
             }
         }
-        if method == "resources/subscribe" && is_full {
-            let why =
-                format!("no more than {CLIENT_SUBSCRIPTIONS_MAX} resources can be subscribed to");
+        if let Some(why) = refusal.filter(|_| method == "resources/subscribe") {
             return self.directory.out.answer_error(client, id, -32603, &why);
+        }
+        if uri.starts_with(APP_SCHEME)
+            && let Some(session) = self.directory.sessions.get_mut(&client)
+        {
+            session.app = Some(slot);
         }
         request.uri = Some(uri);
         self.forward(slot, request);
@@ -305,7 +341,7 @@ impl Hub {
 
     /// Passes a request on to a server, as soon as there is a session with it.
     fn forward(&mut self, slot: usize, request: Request<'_>) {
-        let directory = &mut self.directory;
+        let (directory, asking) = (&mut self.directory, &self.server_requests.asking_calls);
         let admission = match directory.link_for(request.client, slot) {
             Ok(link) => {
                 let out = &mut directory.out;
@@ -320,6 +356,19 @@ impl Hub {
         match admission {
             Ok(None) => {}
             Err((reason, why)) => directory.refuse(slot, &request, reason, &why),
+            Ok(Some(link)) if HeldCalls::needs_roots(directory, link, &request) => {
+                if !self.server_requests.held_calls.ask_roots(directory, link, &request) {
+                    let why = "nothing was done: too many calls wait for answers of this client; try again later";
+                    directory.refuse(slot, &request, "server_busy", why);
+                }
+            }
+            Ok(Some(link)) if HeldCalls::has_unknown_state(directory, link, &request) => {
+                let why = "nothing was done: `requestState` is unknown, was used, or has expired; call again without it";
+                directory.out.answer_error(request.client, request.id, -32602, why);
+            }
+            Ok(Some(link)) if self.held.must_wait(link, &request, asking, &directory.out) => {
+                self.held.hold_for_turn(link, &request, directory.out.now);
+            }
             Ok(Some(link)) => {
                 let timeout = directory.backends.slots[slot].backend.call_timeout;
                 self.send(link, request, timeout);
@@ -333,6 +382,8 @@ impl Hub {
         self.server_requests.client_ready(request.client, directory);
         let slot = directory.backends.links.get(link).map(|its| its.slot);
         let span = slot.and_then(|slot| directory.begin_span(slot, &request));
+        let target = target_of(&request);
+        let may_make_task = may_make_task(&request);
         let Request { client, id, method, params, line, mut edits, uri } = request;
         let Some(raw_id) = raw::get(line, &["id"]) else { return };
         let number = directory.out.requests.number();
@@ -341,6 +392,12 @@ impl Hub {
         edits.extend(parts.map(|part| (part, own_id('g', number))));
         let level_path = ["_meta", "io.modelcontextprotocol/logLevel"];
         let is_bridged = directory.is_bridged(client, link);
+        let (inputs, target) = match directory.sessions.get(&client) {
+            Some(session) if is_bridged && can_ask(method) => (session.inputs(), target),
+            _ if directory.backends.settings.is_transparent => (Vec::new(), target),
+            _ => (Vec::new(), String::new()),
+        };
+        let principal = is_bridged.then(|| directory.principal_of(client)).flatten();
         let log_level = is_bridged.then(|| level_in(line, &level_path)).flatten();
         let line = edit(line, edits);
         if let Some(session) = directory.sessions.get_mut(&client) {
@@ -348,12 +405,45 @@ impl Hub {
         }
         if let Some(its) = directory.backends.links.get_mut(link) {
             its.calls.start(client);
+            if principal.is_some() && its.roots.owner == principal {
+                its.roots.used_at = directory.out.now;
+            }
         }
         let (id, method) = (id.clone(), method.to_owned());
-        let request = ClientRequest { client, id, method, token, uri, log_level };
+        let is_held = false;
+        let request = ClientRequest {
+            client,
+            id,
+            method,
+            target,
+            token,
+            uri,
+            log_level,
+            inputs,
+            may_make_task,
+            is_held,
+        };
         let out = &mut directory.out;
         let until = timeout.map(|timeout| out.now + timeout);
         out.requests.insert(number, link, Purpose::Client(request), until, span);
         out.send_to_link(link, line);
+    }
+}
+
+/// The error for a request of the newer protocol, where clients may speak only the older one.
+fn newer_protocol_error(request: &Request<'_>, era: ClientEra) -> Option<Value> {
+    if era != ClientEra::Legacy {
+        return None;
+    }
+    let version = request.params.version.clone();
+    let version = version.and_then(|version| raw::text(&request.line[version]));
+    match (request.method, version) {
+        ("server/discover", _) => Some(json!({"code": -32601, "message": "method not found"})),
+        (_, Some(version)) if version == MODERN => {
+            let data = json!({"supported": LEGACY, "requested": version});
+            let message = "this gateway speaks no newer version (`era` of `[gateway]`)";
+            Some(json!({"code": -32022, "message": message, "data": data}))
+        }
+        _ => None,
     }
 }

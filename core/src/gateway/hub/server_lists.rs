@@ -50,8 +50,8 @@ pub(super) struct Reading {
     /// What is pinned of all entries, those that are not allowed included: where they are pinned.
     pub(super) items: Items,
     item_bytes: usize,
-    /// There was more than can be pinned.
-    are_items_cut: bool,
+    /// Entries that were left out because they cannot be pinned.
+    unpinned: usize,
     /// The first that came again.
     repeated: Option<String>,
     /// Entries that were left out.
@@ -142,7 +142,7 @@ impl ServerLists {
         let has_failed = page.is_none();
         let mut page = page.unwrap_or_default();
         if backend.pin != Pin::Off && Section::of(kind).is_some() {
-            page.entries.iter().for_each(|entry| reading.add_item(kind, entry));
+            page.entries.retain(|entry| reading.add_item(kind, entry));
         }
         page.entries.retain(|entry| catalog::is_allowed(backend, kind, &entry.own));
         reading.add(page);
@@ -190,17 +190,23 @@ impl Reading {
         }
     }
 
-    /// Notes what is pinned of an entry, the first of its name.
-    fn add_item(&mut self, kind: Kind, entry: &CatalogEntry) {
-        if self.items.contains_key(&entry.own) || self.are_items_cut {
-            return;
+    /// Notes what is pinned of an entry, the first of its name. Returns false where there is no room for it: then the
+    /// entry is left out, because its changes would not be seen.
+    fn add_item(&mut self, kind: Kind, entry: &CatalogEntry) -> bool {
+        if self.items.contains_key(&entry.own) {
+            return true;
         }
-        let text = canonical(kind, &entry.json);
-        self.item_bytes += entry.own.len() + text.len();
-        self.are_items_cut = self.item_bytes > PIN_LIST_BYTES_MAX;
-        if !self.are_items_cut {
-            self.items.insert(entry.own.clone(), text);
+        // One that is far too long is not even read: that takes many times its bytes.
+        let is_long = entry.json.len() > PIN_LIST_BYTES_MAX;
+        let text = if is_long { String::new() } else { canonical(kind, &entry.json) };
+        let bytes = self.item_bytes + entry.own.len() + text.len();
+        if is_long || bytes > PIN_LIST_BYTES_MAX {
+            self.unpinned += 1;
+            return false;
         }
+        self.item_bytes = bytes;
+        self.items.insert(entry.own.clone(), text);
+        true
     }
 
     /// The defects of the list, as sentences for the log; those without a kind are logged each time.
@@ -229,10 +235,11 @@ impl Reading {
             );
             all.push((Some(ListDefect::Improper), text));
         }
-        if self.are_items_cut {
+        if self.unpinned > 0 {
             let text = format!(
-                "the server `{server}` says more about its {list} than {PIN_LIST_BYTES_MAX} bytes: only what \
-                 came until then is pinned"
+                "{} of the {list} of the server `{server}` are left out: only {PIN_LIST_BYTES_MAX} bytes of a list can \
+                 be pinned; `pin = \"off\"` shows all",
+                self.unpinned
             );
             all.push((Some(ListDefect::NotPinned), text));
         }

@@ -18,7 +18,12 @@ impl Hub {
         let PendingRequest { purpose, span, .. } = request;
         let response = Response { line: &line, is_error };
         match purpose {
-            Purpose::Client(request) => self.pass_response(link, request, span, response),
+            Purpose::Client(request) => {
+                self.pass_response(link, (number, request), span, response);
+                if self.directory.backends.settings.is_transparent {
+                    self.server_requests.retry_deferred(&mut self.directory);
+                }
+            }
             Purpose::OpenSession => directory.end_handshake(link, Some(response)),
             Purpose::ListPage(kind) => directory.add_page(link, kind, response),
             Purpose::Listen => {
@@ -33,27 +38,47 @@ impl Hub {
     fn pass_response(
         &mut self,
         id: LinkId,
-        request: ClientRequest,
+        (number, request): (u64, ClientRequest),
         span: Option<Box<Span>>,
         Response { line, is_error }: Response<'_>,
     ) {
-        let mut link = self.directory.backends.links.get_mut(id);
-        if let Some(link) = &mut link {
+        if let Some(link) = self.directory.backends.links.get_mut(id) {
             link.calls.end();
             link.calls.circuit.close();
+        }
+        if request.is_held {
+            self.directory.out.end_span(span, outcome_of(line, is_error));
+            return self.server_requests.held_calls.finish(number, line);
         }
         if span.is_some() {
             self.directory.out.end_span(span, outcome_of(line, is_error));
         }
         let method = &request.method;
+        if !is_error {
+            self.tasks.note_told(id, method, line);
+        }
+        let replaced = match is_error {
+            false if request.may_make_task => self.tasks.note(&self.directory, id, &request, line),
+            false if method == "tasks/list" => {
+                Some(self.tasks.own_page(&self.directory, id, &request, line))
+            }
+            false => self.tasks.answer_with_handles(&self.directory, id, &request, line),
+            true => None,
+        };
+        let line = replaced.as_deref().unwrap_or(line);
         if let Some(session) = self.directory.sessions.get_mut(&request.client) {
             session.requests.remove(&request.id);
             if let Some(uri) = request.uri
                 && !is_error
                 && method == "resources/subscribe"
             {
+                // Others may have been answered since it was let through.
+                if let Some(why) = session.subscriptions.refusal_of(&uri) {
+                    let (client, id) = (request.client, &request.id);
+                    return self.directory.out.answer_error(client, id, -32603, &why);
+                }
                 session.subscriptions.resources.insert(uri.clone());
-                if let Some(link) = link {
+                if let Some(link) = self.directory.backends.links.get_mut(id) {
                     link.subscribed.insert(uri);
                 }
             }
@@ -106,6 +131,14 @@ impl Hub {
         about: Option<&Id>,
     ) {
         if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.notification() == method) {
+            if self.directory.backends.settings.is_transparent {
+                for client in self.directory.users_of(link) {
+                    if self.directory.sessions.get(&client).is_some_and(|its| its.is_open) {
+                        self.directory.notify(client, kind);
+                    }
+                }
+                return;
+            }
             if let Some(link) = self.directory.backends.links.get_mut(link) {
                 // Resources and their templates have one notification.
                 for kind in
@@ -124,6 +157,11 @@ impl Hub {
                 self.server_requests.cancel(link, &line, &mut self.directory.out)
             }
             "notifications/subscriptions/acknowledged" => {}
+            "notifications/tasks/status" => {
+                if let Some(client) = self.tasks.owner_of(link, &line) {
+                    self.directory.out.send_to_client(client, line, None);
+                }
+            }
             _ => match self.directory.out.requests.about(link, about).filter(|_| about.is_some()) {
                 Some((client, about)) => {
                     self.directory.out.send_to_client(client, line, Some(about))
@@ -224,7 +262,7 @@ impl Hub {
 }
 
 /// The response of an older server, with the members that the newer protocol requires.
-fn modern_answer(line: Vec<u8>, method: &str) -> Vec<u8> {
+pub(super) fn modern_answer(line: Vec<u8>, method: &str) -> Vec<u8> {
     // That a resource is not there has another code now.
     if let Some(code) = raw::get(&line, &["error", "code"]) {
         return match method == "resources/read" && code == b"-32002" {

@@ -6,14 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::hub_state::Directory;
 use super::route_request::Request;
 use crate::audit::Actor;
-use crate::gateway::LinkId;
 use crate::gateway::access_patterns::Access;
-use crate::limits::{CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
+use crate::gateway::{ClientId, LinkId};
+use crate::limits::{
+    CATALOG_NAME_CHARS_MAX, CLIENT_INTRODUCTION_BYTES_MAX, CLIENT_LISTENS_MAX,
+    CLIENT_NAME_CHARS_MAX, CLIENT_SUBSCRIPTIONS_BYTES_MAX, CLIENT_SUBSCRIPTIONS_MAX,
+    GATEWAY_SESSION_IDLE,
+};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::replay::{client_name, listener_params};
 use crate::mcp::{AdminTool, Era, Kind, json as raw, responses};
+use crate::time::Time;
 
 /// The versions of the protocol that have sessions.
 pub(super) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY];
@@ -23,6 +29,46 @@ pub(super) const NEWEST_LEGACY: &str = "2025-11-25";
 
 /// The version that has none.
 pub(super) const MODERN: &str = "2026-07-28";
+
+/// Who a client is. Over HTTP, each request of the newer protocol is a client of its own, and what has to last longer
+/// belongs to the one behind them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Principal {
+    /// A connection, or a session.
+    Session(ClientId),
+    /// Requests without a session: those of one token from clients of one name.
+    Named {
+        /// The name of the token; empty where there is none.
+        token: String,
+        /// What the client calls itself; empty where it does not say.
+        client: String,
+    },
+}
+
+impl Principal {
+    /// Whether it is gone; one without a session, where it was not there for a while.
+    pub(super) fn has_left(&self, directory: &Directory, used_at: Time) -> bool {
+        match self {
+            Self::Session(client) => !directory.sessions.contains_key(client),
+            Self::Named { .. } => used_at + GATEWAY_SESSION_IDLE <= directory.out.now,
+        }
+    }
+
+    /// Whether it can be told from others.
+    pub(super) fn is_known(&self) -> bool {
+        match self {
+            Self::Session(_) => true,
+            Self::Named { token, client } => !(token.is_empty() && client.is_empty()),
+        }
+    }
+}
+
+/// The questions that a server may ask, each with the capability of a client that can answer it.
+const QUESTIONS: [(&str, &str); 3] = [
+    ("sampling/createMessage", "sampling"),
+    ("elicitation/create", "elicitation"),
+    ("roots/list", "roots"),
+];
 
 /// One client.
 #[derive(Debug, Default)]
@@ -37,7 +83,6 @@ pub(super) struct ClientSession {
     pub(super) opening: Option<Vec<u8>>,
     /// The `_meta` of its last request, raw, without what belongs to that request alone.
     pub(super) meta: Option<Vec<u8>>,
-    capabilities: Value,
     /// The lowest level of log messages that it wants, as an index of [`LEVELS`].
     pub(super) log_level: Option<usize>,
     /// The links that are its own, by their servers.
@@ -45,6 +90,8 @@ pub(super) struct ClientSession {
     /// Its requests in flight, and the numbers that they go by.
     pub(super) requests: BTreeMap<Id, u64>,
     pub(super) subscriptions: Subscriptions,
+    /// The server whose MCP App it has read last.
+    pub(super) app: Option<usize>,
     /// Tools that it has found by a search.
     pub(super) revealed: BTreeSet<String>,
 }
@@ -93,29 +140,36 @@ impl ClientSession {
         if self.era != Era::Legacy {
             (self.era, self.is_open) = (Era::Modern, true);
         }
-        let meta = params.meta.clone().and_then(|meta| {
-            let all: Map<String, Value> = serde_json::from_slice(&line[meta]).ok()?;
-            let lasts = |(key, _): &(String, Value)| {
-                let keys = ["protocolVersion", "clientInfo", "clientCapabilities"];
-                let name = key.strip_prefix("io.modelcontextprotocol/");
-                name.is_some_and(|name| keys.contains(&name))
+        if let Some(meta) = params.meta.clone() {
+            let lasting = LASTING.map(|key| (key, raw::get(&line[meta.clone()], &[key])));
+            let bytes = lasting.iter().filter_map(|(_, value)| *value).map(<[u8]>::len).sum();
+            if let Some(message) = too_long("what `_meta` says of the client", bytes) {
+                return Err(json!({"code": -32602, "message": message}));
+            }
+            let pair = |(key, value): (&str, Option<&[u8]>)| {
+                Some([b"\"", key.as_bytes(), b"\":", value?].concat())
             };
-            Some(Value::Object(all.into_iter().filter(lasts).collect()))
-        });
-        if let Some(meta) = meta {
-            self.capabilities = meta["io.modelcontextprotocol/clientCapabilities"].clone();
-            self.meta = Some(meta.to_string().into_bytes());
+            let pairs: Vec<Vec<u8>> = lasting.into_iter().filter_map(pair).collect();
+            self.meta = Some([b"{", pairs.join(&b',').as_slice(), b"}"].concat());
         }
         Ok(())
     }
 
-    /// Takes the parameters of `initialize`, and agrees on a version.
-    pub(super) fn initialize(&mut self, line: &[u8]) {
-        let params = raw::value(raw::get(line, &["params"]));
+    /// Takes an `initialize`. Says why where there is too much of it.
+    pub(super) fn initialize(&mut self, line: &[u8]) -> Result<(), String> {
+        self.begin(raw::get(line, &["params"]).unwrap_or_default())
+    }
+
+    /// Takes the parameters of `initialize`, and agrees on a version. Says why where there is too much of them: each
+    /// session keeps its own.
+    pub(super) fn begin(&mut self, params: &[u8]) -> Result<(), String> {
+        if let Some(why) = too_long("the parameters of `initialize`", params.len()) {
+            return Err(why);
+        }
+        let params = raw::value(Some(params));
         let wanted = params["protocolVersion"].as_str().unwrap_or_default();
         let version = LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(NEWEST_LEGACY);
         self.era = Era::Legacy;
-        self.capabilities = params["capabilities"].clone();
         let mut opening = match params {
             Value::Object(params) => params,
             _ => Map::new(),
@@ -123,17 +177,61 @@ impl ClientSession {
         opening.insert("protocolVersion".to_owned(), version.into());
         opening.entry("capabilities").or_insert_with(|| json!({}));
         self.opening = Some(Value::Object(opening).to_string().into_bytes());
+        Ok(())
+    }
+
+    /// Has all that its client got in a gateway before: it is open at once, also while its servers start. False where the
+    /// parameters are refused.
+    pub(super) fn resume(&mut self, params: &[u8]) -> bool {
+        // The id of a session has less of them than is refused.
+        self.is_open = self.begin(params).is_ok();
+        self.is_open
+    }
+
+    /// Whether it has said that it has this capability.
+    fn has_capability(&self, name: &str) -> bool {
+        let value = match self.is_modern() {
+            true => raw::get(self.meta.as_deref().unwrap_or_default(), &[CAPABILITIES_KEY, name]),
+            false => raw::get(self.opening.as_deref().unwrap_or_default(), &["capabilities", name]),
+        };
+        value.is_some_and(|value| value.starts_with(b"{"))
     }
 
     /// Whether a server's request can be passed to it. The newer protocol has none.
     pub(super) fn can_answer(&self, method: &str) -> bool {
-        let capability = match method {
-            "sampling/createMessage" => "sampling",
-            "elicitation/create" => "elicitation",
-            "roots/list" => "roots",
-            _ => return self.is_open && !self.is_modern(),
-        };
-        self.is_open && !self.is_modern() && self.capabilities[capability].is_object()
+        let has =
+            |(name, capability): &(&str, &str)| *name != method || self.has_capability(capability);
+        self.is_open && !self.is_modern() && QUESTIONS.iter().all(has)
+    }
+
+    /// The questions that it can be asked by the result of a call; only in the newer protocol.
+    pub(super) fn inputs(&self) -> Vec<&'static str> {
+        let has =
+            |(_, capability): &&(&str, &str)| self.is_modern() && self.has_capability(capability);
+        QUESTIONS.iter().filter(has).map(|(method, _)| *method).collect()
+    }
+
+    /// The one behind the requests of a client without a session.
+    pub(super) fn named(&self) -> Principal {
+        let client = client_name(None, self.meta.as_deref()).unwrap_or_default();
+        let client = client.chars().take(CLIENT_NAME_CHARS_MAX).collect();
+        Principal::Named { token: self.access.name.clone(), client }
+    }
+
+    /// The parameters of `initialize` for an older server that is for this client of the newer protocol alone.
+    pub(super) fn opening_of_meta(&self) -> Option<Vec<u8>> {
+        let meta = raw::value(Some(self.meta.as_deref()?));
+        let mut capabilities = meta[CAPABILITIES_KEY].clone();
+        if capabilities["roots"].is_object() {
+            // The gateway tells it when it has others.
+            capabilities["roots"]["listChanged"] = true.into();
+        }
+        let opening = json!({
+            "protocolVersion": NEWEST_LEGACY,
+            "capabilities": capabilities,
+            "clientInfo": meta["io.modelcontextprotocol/clientInfo"],
+        });
+        Some(opening.to_string().into_bytes()).filter(|_| opening["clientInfo"].is_object())
     }
 
     /// Shows these tools in its list from now on; returns whether one of them is new.
@@ -142,6 +240,22 @@ impl ClientSession {
         self.revealed.extend(names);
         self.revealed.len() > before
     }
+}
+
+const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// The members of `_meta` by which a client says in each request who it is.
+const LASTING: [&str; 3] = [
+    "io.modelcontextprotocol/protocolVersion",
+    "io.modelcontextprotocol/clientInfo",
+    CAPABILITIES_KEY,
+];
+
+/// Why a client may not say so much of itself; none where it may.
+fn too_long(what: &str, bytes: usize) -> Option<String> {
+    (bytes > CLIENT_INTRODUCTION_BYTES_MAX).then(|| {
+        format!("{what}: {bytes} bytes came, and at most {CLIENT_INTRODUCTION_BYTES_MAX} are taken")
+    })
 }
 
 /// A client's subscriptions, of both protocols.
@@ -167,6 +281,24 @@ impl Subscriptions {
         self.resources.iter().chain(self.listeners.values().flat_map(|filter| &filter.resources))
     }
 
+    /// Why one more resource cannot be subscribed to; none where it can.
+    pub(super) fn refusal_of(&self, uri: &str) -> Option<String> {
+        if uri.chars().count() > CATALOG_NAME_CHARS_MAX {
+            return Some(format!("the URI has more than {CATALOG_NAME_CHARS_MAX} characters"));
+        }
+        let is_full = self.resources.len() >= CLIENT_SUBSCRIPTIONS_MAX
+            || self.bytes() + uri.len() > CLIENT_SUBSCRIPTIONS_BYTES_MAX;
+        (is_full && !self.resources.contains(uri)).then(|| {
+            format!(
+                "no more than {CLIENT_SUBSCRIPTIONS_MAX} resources can be subscribed to, with {CLIENT_SUBSCRIPTIONS_BYTES_MAX} bytes of URIs together"
+            )
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.uris().map(String::len).sum()
+    }
+
     /// Adds a listener; says why it is refused.
     pub(super) fn listen(&mut self, id: &Id, filter: &Value) -> Result<(), String> {
         let lists = [Kind::Tools, Kind::Prompts, Kind::Resources].map(Kind::filter);
@@ -177,9 +309,12 @@ impl Subscriptions {
         };
         if self.listeners.len() >= CLIENT_LISTENS_MAX
             || filter.resources.len() > CLIENT_SUBSCRIPTIONS_MAX
+            || self.bytes() + filter.resources.iter().map(String::len).sum::<usize>()
+                > CLIENT_SUBSCRIPTIONS_BYTES_MAX
         {
             return Err(format!(
-                "no more than {CLIENT_LISTENS_MAX} streams and {CLIENT_SUBSCRIPTIONS_MAX} resources"
+                "no more than {CLIENT_LISTENS_MAX} streams and {CLIENT_SUBSCRIPTIONS_MAX} resources, with \
+                 {CLIENT_SUBSCRIPTIONS_BYTES_MAX} bytes of URIs together"
             ));
         }
         self.listeners.insert(id.clone(), filter);
@@ -233,12 +368,26 @@ mod tests {
         for (wanted, agreed) in [("2025-03-26", "2025-03-26"), ("1999-01-01", NEWEST_LEGACY)] {
             let mut session = ClientSession::new(Access::default());
             let params = json!({"protocolVersion": wanted, "capabilities": {"roots": {}}});
-            session.initialize(json!({"params": params}).to_string().as_bytes());
+            session.initialize(json!({"params": params}).to_string().as_bytes()).unwrap();
             assert_eq!(session.version().as_deref(), Some(agreed));
             assert!(!session.can_answer("roots/list"), "it has no response yet");
             session.is_open = true;
             assert!(session.can_answer("roots/list") && !session.can_answer("elicitation/create"));
         }
+    }
+
+    #[test]
+    fn a_client_that_says_too_much_of_itself_is_refused() {
+        let params = |length: usize| {
+            let long = "x".repeat(length);
+            json!({"params": {"capabilities": {"experimental": {"a": long}}}}).to_string()
+        };
+        let mut session = ClientSession::new(Access::default());
+        let why = session.initialize(params(CLIENT_INTRODUCTION_BYTES_MAX).as_bytes());
+        assert!(why.is_err_and(|why| why.contains("at most 16384 are taken")));
+        assert_eq!(session.opening, None, "nothing of it is kept");
+        let short = params(CLIENT_INTRODUCTION_BYTES_MAX / 2);
+        assert_eq!(session.initialize(short.as_bytes()), Ok(()));
     }
 
     #[test]

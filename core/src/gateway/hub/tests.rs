@@ -1,30 +1,36 @@
 //! The hub between clients and servers that are played here.
 
 mod apart;
+mod asked_by_result;
 mod doubt;
 mod eras;
 mod histories;
+mod last_lists;
 mod limits;
 mod lists;
 mod names;
 mod pinned;
 mod questions;
+mod tasks;
 mod traced;
+mod transparent;
 mod trouble;
 mod waits;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::RandomState;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::super::access_patterns::Access;
 use super::super::backend::{
-    Backend, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
+    Backend, ClientEra, Expose, HttpServer, Pin, Prefix, Share, StdioServer, Transport,
 };
 use super::super::spans::Span;
+use super::super::stored_catalogs::CatalogReport;
 use super::super::{ClientId, Effect, Input, LinkId, PinReport};
-use super::{Hub, Settings};
+use super::{Hub, Settings, StateKey};
 use crate::definition::HealthSettings;
 use crate::limits::GATEWAY_START_WAIT;
 use crate::policy::Policy;
@@ -75,12 +81,18 @@ pub(super) struct World {
     pub(super) opened: Vec<String>,
     /// What each client was told, and which request it belongs to.
     pub(super) told: BTreeMap<ClientId, Vec<(Value, Option<String>)>>,
+    /// The first requests of the links, by their servers.
+    pub(super) openings: Vec<(String, Value)>,
     /// What servers were told that they do not answer by themselves.
     pub(super) heard: Vec<(String, Value)>,
     /// Servers that know the newer protocol.
     pub(super) modern: Vec<&'static str>,
     /// What servers have for clients of the newer protocol, where that is something else.
     pub(super) modern_tools: Option<Vec<&'static str>>,
+    /// Servers that have an MCP App.
+    pub(super) is_app: Vec<&'static str>,
+    /// What servers offer besides, in both protocols.
+    pub(super) offers: Value,
     /// Whether all servers have the resource `x://all/a` and the template `x://all/{id}/b` besides.
     pub(super) is_all_one: bool,
     /// Methods that are not answered.
@@ -90,7 +102,11 @@ pub(super) struct World {
     /// The callers of restarts.
     pub(super) restarted_by: Vec<Value>,
     pub(super) pins: Vec<PinReport>,
+    /// Lists that are to be stored for the next run.
+    pub(super) stored: Vec<CatalogReport>,
     todo: VecDeque<Effect>,
+    /// Requests of clients so far.
+    sent: u64,
 }
 
 impl World {
@@ -104,16 +120,21 @@ impl World {
             links: BTreeMap::new(),
             opened: Vec::new(),
             told: BTreeMap::new(),
+            openings: Vec::new(),
             heard: Vec::new(),
             modern: Vec::new(),
             modern_tools: None,
+            offers: json!({}),
+            is_app: Vec::new(),
             is_all_one: false,
             silent: Vec::new(),
             log: Vec::new(),
             spans: Vec::new(),
             restarted_by: Vec::new(),
             pins: Vec::new(),
+            stored: Vec::new(),
             todo: VecDeque::new(),
+            sent: 0,
         };
         world.input(Input::Configured(backends.iter().map(|(b, _)| b.clone()).collect()));
         world
@@ -138,6 +159,7 @@ impl World {
             Effect::Span(span) => self.spans.push(*span),
             Effect::RestartCalled { by, .. } => self.restarted_by.push(by.to_json()),
             Effect::Pin(report) => self.pins.push(report),
+            Effect::StoreList(report) => self.stored.push(report),
             Effect::Refused { .. } => {}
             Effect::ToClient { client, line, about } => {
                 let line = serde_json::from_slice(&line).expect("JSON");
@@ -147,6 +169,9 @@ impl World {
             Effect::ToLink { link, line } => {
                 let line: Value = serde_json::from_slice(&line).expect("JSON");
                 let name = self.links[&link].clone();
+                if line["method"] == "initialize" {
+                    self.openings.push((name.clone(), line.clone()));
+                }
                 match self.answer(&name, &line) {
                     Some(mut answer) => {
                         answer["jsonrpc"] = "2.0".into();
@@ -171,16 +196,23 @@ impl World {
         };
         let entries = |names: &[&str]| names.iter().map(entry).collect::<Vec<Value>>();
         let hosts = [name, "all"].into_iter().take(if self.is_all_one { 2 } else { 1 });
+        let mut capabilities = match method {
+            "initialize" => json!({"tools": {}, "resources": {"subscribe": true}, "logging": {}}),
+            _ => json!({"tools": {}}),
+        };
+        if let Some(offers) = self.offers[name].as_object() {
+            capabilities.as_object_mut().expect("an object").extend(offers.clone());
+        }
         Some(match method {
             "initialize" => json!({"result": {
                 "protocolVersion": line["params"]["protocolVersion"],
-                "capabilities": {"tools": {}, "resources": {"subscribe": true}, "logging": {}},
+                "capabilities": capabilities,
                 "serverInfo": {"name": name, "version": "1"},
                 "instructions": self.instructions,
             }}),
             "server/discover" if self.modern.contains(&name) => json!({"result": {
                 "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {}},
+                "capabilities": capabilities,
             }}),
             "tools/list" => {
                 let is_modern = line["params"]["_meta"].is_object();
@@ -189,7 +221,9 @@ impl World {
             }
             "resources/list" => {
                 let its = hosts.map(|host| json!({"uri": format!("x://{host}/a"), "name": "a"}));
-                json!({"result": {"resources": its.collect::<Vec<_>>()}})
+                let page = json!({"uri": format!("ui://{name}/page"), "name": "page"});
+                let page = Some(page).filter(|_| self.is_app.contains(&name));
+                json!({"result": {"resources": its.chain(page).collect::<Vec<_>>()}})
             }
             "resources/templates/list" => {
                 let its = hosts.map(
@@ -222,6 +256,11 @@ impl World {
         let link = self.link(name);
         self.say(link, line, about);
         self.input(Input::Wakeup);
+    }
+
+    /// The `initialize` that a server had last.
+    pub(super) fn opened_with(&self, name: &str) -> &(String, Value) {
+        self.openings.iter().rfind(|(its, _)| its == name).expect("it has a session")
     }
 
     pub(super) fn link(&self, name: &str) -> LinkId {
@@ -257,8 +296,8 @@ impl World {
     }
 
     pub(super) fn send(&mut self, client: u64, method: &str, params: Value) -> Value {
-        let count = self.told.values().map(Vec::len).sum::<usize>() + self.heard.len();
-        let id = json!(format!("c{client}-{method}-{count}"));
+        self.sent += 1;
+        let id = json!(format!("c{client}-{method}-{}", self.sent));
         self.says(client, &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         id
     }
@@ -297,7 +336,11 @@ pub(super) fn settings() -> Settings {
         expose: Expose::All,
         admin_tools: false,
         start_wait: GATEWAY_START_WAIT,
+        era: ClientEra::Auto,
+        state_key: StateKey([RandomState::new(), RandomState::new()]),
         is_traced: false,
+        is_transparent: false,
+        first_link: 0,
     }
 }
 
@@ -656,6 +699,23 @@ fn what_is_not_trusted_is_named_and_appears_once_it_is() {
     };
     assert!(told(&world));
     assert_eq!(names(&world.ask(1, "tools/list", json!({}))), ["a__get"]);
+}
+
+#[test]
+fn the_status_names_servers_that_cannot_be_used() {
+    let admin = Settings { admin_tools: true, ..settings() };
+    let stdio = Backend { transport: Transport::Stdio(Box::new(program())), ..backend("a") };
+    let mut world = World::new(admin, &[(stdio, &["get"])]);
+    world.input(Input::LeftOut(vec![("b".to_owned(), "needs `TOKEN`".to_owned())]));
+    world.legacy(1);
+    let status = json!({"name": "server_status", "arguments": {}});
+    let answer = world.ask(1, "tools/call", status.clone());
+    assert!(text(&answer).contains("b: left out (needs `TOKEN`)"), "{answer}");
+    let data = &answer["result"]["structuredContent"]["servers"][1];
+    assert_eq!(data, &json!({"server": "b", "state": "left out", "why": "needs `TOKEN`"}));
+    world.join(2, Access { servers: Some(vec!["a".to_owned()]), ..Access::default() });
+    world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
+    assert!(!text(&world.ask(2, "tools/call", status)).contains("left out"), "it is not its");
 }
 
 #[test]

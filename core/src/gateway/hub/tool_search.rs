@@ -47,7 +47,7 @@ impl ClientView<'_> {
         if !starting.is_empty() {
             let names = starting.join(", ");
             text.push_str(&format!(
-                "\nstill starting, so that their tools are not searched yet: {names}"
+                "\nstill starting, so that tools of theirs may be missing here: {names}"
             ));
         }
         let names = found.iter().map(|entry| entry.exposed.clone()).collect();

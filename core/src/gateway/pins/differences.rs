@@ -15,8 +15,6 @@ pub enum Difference {
     Added,
     /// It has another text.
     Changed,
-    /// It is not there any more.
-    Removed,
 }
 
 /// An item that differs.
@@ -31,14 +29,13 @@ pub struct ItemDifference {
     pub lines: Vec<String>,
 }
 
-/// All that differs in the sections that a server has otherwise now.
+/// All that differs in the sections that a server has otherwise now. What is gone stays pinned, and is not among it.
 pub fn differences(pinned: &Sections, pending: &Sections) -> Vec<ItemDifference> {
     let none = Items::new();
     let mut all = Vec::new();
     for (section, new) in pending {
         let old = pinned.get(section).unwrap_or(&none);
-        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-        all.extend(names.into_iter().filter_map(|name| item(*section, name, old, new)));
+        all.extend(new.keys().filter_map(|name| item(*section, name, old, new)));
     }
     all
 }
@@ -48,8 +45,8 @@ fn item(section: Section, name: &str, old: &Items, new: &Items) -> Option<ItemDi
     let difference = match (old, new) {
         (Some(old), Some(new)) if old == new => return None,
         (Some(_), Some(_)) => Difference::Changed,
+        (Some(_), None) => return None,
         (None, _) => Difference::Added,
-        (_, None) => Difference::Removed,
     };
     let (old_members, new_members) = (members(old), members(new));
     let keys: BTreeSet<&String> = old_members.keys().chain(new_members.keys()).collect();

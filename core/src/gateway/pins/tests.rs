@@ -109,6 +109,24 @@ fn only_what_was_shown_is_accepted() {
 }
 
 #[test]
+fn what_is_accepted_takes_no_other_pin_away() {
+    let mut file = PinFile::default();
+    let old = items(&[("denied", "1"), ("get", "1")]);
+    file.apply("r", 1, vec![update("a", Section::Tools, PinChange::First(old))]);
+    let accept = |file: &mut PinFile, new: Items| {
+        file.apply("r", 2, vec![update("a", Section::Tools, PinChange::Differs(new))]);
+        let shown = file.servers_of("r").next().cloned().expect("it is there");
+        assert!(file.accept("r", &shown));
+        file.servers_of("r").next().expect("it is there").pinned[&Section::Tools].clone()
+    };
+    let both = items(&[("denied", "1"), ("get", "2")]);
+    assert_eq!(accept(&mut file, items(&[("get", "2")])), both);
+    // What is not there any more does not grow for ever.
+    let long = items(&[("get", &"x".repeat(PIN_LIST_BYTES_MAX - 3))]);
+    assert_eq!(accept(&mut file, long.clone()), long);
+}
+
+#[test]
 fn the_least_recently_used_is_forgotten_first() {
     let mut file = PinFile::default();
     let long = items(&[("t", &"x".repeat(PINS_BYTES_MAX / 3))]);
@@ -157,7 +175,6 @@ fn a_difference_is_shown_in_full_with_hidden_characters_written_out() {
         shown,
         [
             "Changed get: description: | - two | + 2\\u{202e}",
-            "Removed gone: - {}",
             "Added new\\u{200b}: description: | + x | inputSchema: | + {}",
             r#"Changed twice: - {"a":1,"a":3} | + {"a":2,"a":3}"#,
             "Added instructions: + Obey.\\u{1b}[2J",

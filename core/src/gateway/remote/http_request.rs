@@ -51,6 +51,7 @@ pub(super) fn modern_headers(method: &str, params: &Params, line: &[u8]) -> Vec<
     let name = match method {
         "tools/call" | "prompts/get" => text(params.name.clone().map(|at| &line[at])),
         "resources/read" => text(param(line, &["uri"])),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => text(param(line, &["taskId"])),
         _ => None,
     };
     headers.extend(name.map(|name| ("mcp-name".into(), encoded(&name))));

@@ -25,6 +25,8 @@ pub(super) struct PendingRequest {
     /// Headers of its own content; those of the session come on top.
     pub(super) headers: Vec<Header>,
     pub(super) is_modern: bool,
+    /// Until when it waits for the server, through all tries to reach it.
+    pub(super) waits_until: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,8 @@ pub(super) struct LinkRequests {
 impl LinkRequests {
     /// Adds a request at the end of the queue.
     pub(super) fn add(&mut self, now: Time, id: Id, mut request: PendingRequest) {
-        request.place = RequestPlace::Queued { until: Some(self.queued_until(now)) };
+        request.waits_until = self.queued_until(now);
+        request.place = RequestPlace::Queued { until: Some(request.waits_until) };
         self.bytes += request.flight.line.len();
         self.pending.insert(id.clone(), request);
         self.queue.push_back(Queued::Request(id));
@@ -80,11 +83,16 @@ impl LinkRequests {
         Some(request)
     }
 
-    /// Puts a request at the front of the queue, with a deadline or without.
-    pub(super) fn requeue(&mut self, now: Time, id: &Id, has_deadline: bool) {
-        let until = has_deadline.then(|| self.queued_until(now));
+    /// Puts a request at the front of the queue, with a deadline or without. One that the server has not taken keeps the
+    /// deadline that it had.
+    pub(super) fn requeue(&mut self, now: Time, id: &Id, has_deadline: bool, was_taken: bool) {
+        let until = match self.pending.get(id) {
+            Some(request) if !was_taken => self.queued_by(request.waits_until),
+            _ => self.queued_until(now),
+        };
         if let Some(request) = self.pending.get_mut(id) {
-            request.place = RequestPlace::Queued { until };
+            request.waits_until = until;
+            request.place = RequestPlace::Queued { until: has_deadline.then_some(until) };
             self.broken.remove(id);
             self.handshake.take_if(|(handshake, _)| handshake == id);
             self.queue.push_front(Queued::Request(id.clone()));
@@ -151,7 +159,11 @@ impl LinkRequests {
 
     /// The deadline of an element that is queued now.
     fn queued_until(&mut self, now: Time) -> Time {
-        let until = now + QUEUE_WAIT;
+        self.queued_by(now + QUEUE_WAIT)
+    }
+
+    /// Notes a deadline of an element that is queued now.
+    fn queued_by(&mut self, until: Time) -> Time {
         if self.queue.is_empty() {
             self.queue_due = None;
         }
@@ -312,6 +324,7 @@ mod tests {
             last_event: None,
             headers: Vec::new(),
             is_modern: false,
+            waits_until: now,
         }
     }
 
@@ -322,7 +335,7 @@ mod tests {
         requests.add(now, first.clone(), request(now));
         requests.add(now, second.clone(), request(now));
         assert!(matches!(requests.queue.pop_front(), Some(Queued::Request(id)) if id == first));
-        requests.requeue(now, &first, false);
+        requests.requeue(now, &first, false, true);
         assert!(requests.queue_notification(now, b"{}".to_vec()));
         let due = now + QUEUE_WAIT;
         assert_eq!(requests.next_wakeup(), Some(due));

@@ -134,7 +134,7 @@ impl Remote {
                 if let Some(request) = self.traffic.requests.pending.get_mut(&id) {
                     request.sendings -= 1;
                 }
-                self.traffic.requeue(now, &id);
+                self.traffic.requeue_untaken(now, &id);
                 self.down(now, unreachable, None);
             }
             ExchangePurpose::Resume(id) => self.resume_broke(now, &id, &ended, why),
@@ -323,7 +323,7 @@ impl Remote {
                 self.state = LinkState::Closed;
             }
             429 | 503 => {
-                self.traffic.requeue(now, id);
+                self.traffic.requeue_untaken(now, id);
                 self.down(now, error, reply.retry_after);
             }
             _ if reply.is_error_for(id) => self.traffic.answer_with_error(id, &reply.body),

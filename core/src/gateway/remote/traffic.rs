@@ -161,6 +161,7 @@ impl Traffic {
             last_event: None,
             headers,
             is_modern,
+            waits_until: now,
         };
         self.requests.add(now, id, request);
     }
@@ -202,7 +203,13 @@ impl Traffic {
     /// Puts a request at the front of the queue; one that listens waits as long as it takes.
     pub(super) fn requeue(&mut self, now: Time, id: &Id) {
         let is_listening = self.memory.acknowledged.contains(id);
-        self.requests.requeue(now, id, !is_listening);
+        self.requests.requeue(now, id, !is_listening, true);
+    }
+
+    /// The same for one that the server has not taken: all tries together have one deadline.
+    pub(super) fn requeue_untaken(&mut self, now: Time, id: &Id) {
+        let is_listening = self.memory.acknowledged.contains(id);
+        self.requests.requeue(now, id, !is_listening, false);
     }
 
     /// A request was sent and gets no response: it is sent again where that is safe, and answered with the

@@ -90,6 +90,13 @@ impl Conversation {
         if let Some(tool) = tool {
             return self.call_admin_tool(tool, id);
         }
+        let is_silent = self.wedge.machine.is_silent();
+        let flight = self.requests.get(&id).filter(|_| is_silent);
+        if let Some(result) = flight.and_then(|flight| self.lists.remembered(flight)) {
+            self.effects.push(Effect::ToClient(responses::result(&id, result)));
+            self.requests.remove(&id);
+            return;
+        }
         match (self.instances.serving, &self.down) {
             (Some(generation), _) => self.send(generation, &id),
             (None, Some(why)) => {
@@ -164,8 +171,8 @@ impl Conversation {
         let Some(id) = param(&line, &["requestId"]).map(Id::new) else { return };
         self.memory.stop_listening(&id);
         match self.requests.get_mut(&id) {
-            Some(Flight { location: Location::Sent { generation, .. }, cancelled, .. }) => {
-                *cancelled = true;
+            Some(Flight { location: Location::Sent { generation, .. }, cancelled_at, .. }) => {
+                cancelled_at.get_or_insert(self.now);
                 let generation = *generation;
                 self.write(generation, line);
             }

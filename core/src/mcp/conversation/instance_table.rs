@@ -24,6 +24,8 @@ pub(super) struct ServerInstance {
     pub(super) pid: u32,
     /// It has had the session.
     pub(super) has_served: bool,
+    /// It has answered a request: it can be started.
+    pub(super) has_answered: bool,
     /// It has answered a call of a tool: a model may rely on what it keeps.
     pub(super) has_answered_call: bool,
     /// Another one has taken the session over from it.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::instance_table::{Received, SessionStage};
-use super::{Conversation, Effect, EndCause};
+use super::{Conversation, Effect, EndCause, Notice};
 use crate::id::Generation;
 use crate::mcp::envelope::{Id, Message, batched, look, param};
 use crate::mcp::inflight::{Class, Flight, Location, QueuedMessage};
@@ -13,12 +13,16 @@ use crate::mcp::json;
 use crate::mcp::lists::{Comparison, Kind, PageAnswer, Pages};
 use crate::mcp::replay::Era;
 use crate::mcp::responses::{self, Why};
+use crate::mcp::tasks;
 use crate::mcp::wedge::Input as WedgeInput;
 
 impl Conversation {
     pub(super) fn server_message(&mut self, generation: Generation, line: Vec<u8>) {
         if self.instances.serving == Some(generation) {
-            self.wedge.has_sent = true;
+            self.wedge.sent_at = Some(self.now);
+            if self.wedge.machine.is_silent() {
+                self.judge(self.now, WedgeInput::Heard);
+            }
         }
         let Some(instance) = self.instances.get_mut(generation) else { return };
         match look(&line) {
@@ -90,12 +94,16 @@ impl Conversation {
                 return;
             }
             _ if self.lists.take_notification(generation, method) => return,
-            _ => {}
+            _ => self.tasks.note_told(method, &line),
         }
         self.effects.push(Effect::ToClient(line));
     }
 
     fn server_response(&mut self, generation: Generation, id: &Id, line: Vec<u8>, is_error: bool) {
+        if let Some(instance) = self.instances.get_mut(generation).filter(|it| !it.has_answered) {
+            instance.has_answered = true;
+            self.start_failures.clear();
+        }
         if self.ids.take_own(id, generation) {
             return self.own_answered(generation, id, &line, is_error);
         }
@@ -109,9 +117,24 @@ impl Conversation {
         // An answer that comes twice, was never requested, or is of another generation is dropped.
         let Some(flight) = self.requests.remove_if(id, is_answered) else { return };
         if self.instances.serving == Some(generation) {
-            self.wedge.has_answered = true;
+            self.wedge.answered_at = Some(self.now);
         }
         self.memory.answered(id, &flight, &line, is_error);
+        let line = match is_error {
+            true => {
+                let era = self.memory.era;
+                let request = (id, flight.method.as_str(), flight.line.as_slice());
+                let lost = self.tasks.answer_for_lost(generation, era, request, &line);
+                lost.unwrap_or(line)
+            }
+            false => {
+                self.tasks.note_told(&flight.method, &line);
+                line
+            }
+        };
+        if !is_error && tasks::may_be_made_by(&flight, self.memory.era) {
+            self.tasks.note(generation, &line);
+        }
         let line = match flight.method.as_str() {
             "initialize" | "server/discover" if !is_error => self.lists.advertised(line),
             _ => self.lists.listed(&flight, line, is_error, self.memory.era),
@@ -120,7 +143,7 @@ impl Conversation {
             Class::Tool if !is_error => self.note_tool_result(generation, &flight, line),
             _ => line,
         };
-        if !flight.cancelled {
+        if !flight.is_cancelled() {
             self.effects.push(Effect::ToClient(line));
             if let Some(serving) = self.instances.serving.filter(|it| *it != generation)
                 && let Some(kind) = self.lists.compare_late(self.now, serving, &flight.method)
@@ -142,7 +165,7 @@ impl Conversation {
         if let Some(instance) = self.instances.get_mut(generation) {
             instance.has_answered_call = true;
         }
-        let is_new = self.instances.serving == Some(generation) && !flight.cancelled;
+        let is_new = self.instances.serving == Some(generation) && !flight.is_cancelled();
         if !is_new || !self.notices.is_due() {
             return line;
         }
@@ -153,7 +176,7 @@ impl Conversation {
     /// An instance answers a request of afresh.
     fn own_answered(&mut self, generation: Generation, id: &Id, line: &[u8], is_error: bool) {
         if self.wedge.probe.take_if(|probe| probe == id).is_some() {
-            return self.judge(WedgeInput::ProbeAnswered);
+            return self.judge(self.now, WedgeInput::ProbeAnswered);
         }
         match self.lists.answered(id, line, is_error) {
             PageAnswer::Other => {}
@@ -228,7 +251,7 @@ impl Conversation {
         self.last_end = None;
         self.notices.forget_failure();
         self.wedge.probe = None;
-        self.judge(WedgeInput::Started);
+        self.judge(self.now, WedgeInput::Started);
         let is_replayed = self.memory.opening().is_some();
         if is_replayed && self.memory.era == Era::Legacy {
             if let Some(line) = self.memory.initialized() {
@@ -294,7 +317,10 @@ impl Conversation {
     ) {
         let Some(instance) = self.instances.end(generation) else { return };
         self.lists.end(generation);
-        if cause == EndCause::ByItself && instance.has_served && !instance.is_replaced {
+        let by_restart = cause == EndCause::Superseded || instance.is_replaced;
+        self.tasks.lose(generation, how, by_restart);
+        let is_lost = cause == EndCause::ByItself && instance.has_served && !instance.is_replaced;
+        if is_lost && !self.notices.hands_on() {
             self.notices.note_end(how, instance.has_answered_call);
         }
         if self.instances.serving.is_none() && !how.is_empty() {
@@ -304,7 +330,7 @@ impl Conversation {
         let mut again = Vec::new();
         for id in self.requests.ids_of(|flight| flight.is_with(generation)) {
             let Some(flight) = self.requests.get_mut(&id) else { continue };
-            if flight.cancelled {
+            if flight.is_cancelled() {
                 self.requests.remove(&id);
             } else if flight.is_sent_again(read, self.memory.era == Era::Modern) {
                 again.push(id);
@@ -316,6 +342,10 @@ impl Conversation {
             } else {
                 self.answer(&id, &Why::Ended(how.to_owned()));
             }
+        }
+        if is_lost && self.notices.hands_on() {
+            // Behind the answers of this instance's calls: the next results are another's.
+            self.effects.push(Effect::Notice(Notice::StateLost(how.to_owned())));
         }
         self.requests.queue_again(self.now, again);
         self.open_idle();

@@ -5,6 +5,7 @@ use crate::mcp::{ToolNames, WhichTools, json};
 
 mod health;
 mod hostile;
+mod tasks;
 mod tools;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -16,7 +17,7 @@ fn settings(which: WhichTools) -> Settings {
         server: "server".to_owned(),
         patience: PATIENCE,
         tools,
-        tell_restarts: true,
+        tell_restarts: true.into(),
         wedge_timeout: None,
     }
 }

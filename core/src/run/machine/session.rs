@@ -278,7 +278,7 @@ impl Session {
                 self.done(&text, env);
             }
             (SessionStep::Working, TurnEnd::Interrupted) => {
-                let detail = "the turn was interrupted by somebody else";
+                let detail = "the turn was interrupted from outside of afresh";
                 self.close(EndReason::new(Cause::Failed, detail), None, env.out);
             }
             (SessionStep::Working | SessionStep::Pausing, TurnEnd::Failed { failure, why }) => {
@@ -411,7 +411,7 @@ impl Session {
 
     /// Ends the session with a handoff, so that another one can follow.
     pub(super) fn restart(&mut self, env: SessionEnv<'_>) {
-        let why = EndReason::new(Cause::RestartAsked, "somebody asked for a new session");
+        let why = EndReason::new(Cause::RestartAsked, "a user requested a new session");
         match self.is_paused() {
             // There is no turn to interrupt.
             true => self.ask_handoff(why, env),

@@ -14,7 +14,7 @@ const NOT_POSSIBLE: &str = "that is not possible now: no agent is at work";
 /// The note that a request to skip came when its phase had ended.
 pub(super) const TOO_LATE: &str = "nothing is skipped: that phase was over before";
 
-const ASKED: &str = "somebody asked for it";
+const ASKED: &str = "a user requested it";
 
 /// A request that ends the phase or the run, and waits for the next step where that is possible. A stop outweighs a skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -30,6 +30,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::ConnectionEvent;
 use super::exchange::exchange;
 use super::idle_connections::{WaitingConnections, WaitingPlace};
+use super::signed_sessions::SessionSigner;
 use crate::http::{Door, Entered, Foreign, next_bytes};
 use crate::refusals::Refusals;
 
@@ -51,6 +52,7 @@ pub(super) struct Host {
     pub(super) waiting: WaitingConnections,
     pub(super) bounds: Bounds,
     pub(super) refusals: Refusals,
+    pub(super) signer: SessionSigner,
 }
 
 impl Host {
@@ -91,6 +93,11 @@ impl Limit {
         let until = Arc::new(watch::Sender::new(Some(until)));
         let place = Arc::new(host.waiting.enter(&until));
         Self { until, idle_wait: host.bounds.idle_wait, place }
+    }
+
+    /// The request was let in.
+    pub(super) fn note_client(&self) {
+        self.place.note_client();
     }
 
     fn busy(&self) -> Busy {

@@ -97,10 +97,15 @@ async fn ask(
         }
         Admitted::Preflight => return Ok(Ok(empty(204))),
         Admitted::Get(token) => {
+            limit.note_client();
             (token, RequestKind::Get { last_event: head.last_event.map(str::to_owned) })
         }
-        Admitted::Delete(token) => (token, RequestKind::Delete),
+        Admitted::Delete(token) => {
+            limit.note_client();
+            (token, RequestKind::Delete)
+        }
         Admitted::Post(token) => {
+            limit.note_client();
             let (mut line, its) = host.rooms.receive(body, gate).await?;
             place = Some(its);
             let post = PostBody::look(&head, &mut line)?;
@@ -110,17 +115,32 @@ async fn ask(
     let exchange = HttpExchange(host.exchanges.fetch_add(1, Ordering::Relaxed) + 1);
     let primes = head.version.is_some_and(|version| version >= PRIMES_FROM);
     let session = head.session.map(str::to_owned);
-    let asked = Box::new(FrontRequest { exchange, token, peer, session, primes, ask });
+    let authorization = single_header(&parts.headers, &AUTHORIZATION);
+    // The id is signed for what the client says now.
+    let signed = match &ask {
+        RequestKind::Post { line, post: PostBody::Initialize(_), new } => {
+            Some(host.signer.sign(*new, line, authorization))
+        }
+        _ => None,
+    };
+    let (issued, resumes) = (signed.clone(), None);
+    let asked =
+        Box::new(FrontRequest { exchange, token, peer, session, issued, resumes, primes, ask });
+    let authorization = authorization.filter(|_| asked.session.is_some()).map(str::to_owned);
     let closing = || HttpRefusal::new(503, "the gateway ends");
     let turn = host.turns.wait(token).await.ok_or_else(closing)?;
     let word = host.letters.clone().reserve_owned().await.map_err(|_| closing())?;
     let presence = Presence { exchange, word: Some(word) };
     let (sender, reply) = oneshot::channel();
     let outlet = Outlet { way: OutletKind::Reply(sender), token, limit };
-    let letter = ConnectionEvent::Request { asked, _turn: turn, _place: place, outlet };
+    let letter =
+        ConnectionEvent::Request { asked, authorization, _turn: turn, _place: place, outlet };
     host.letters.send(letter).await.map_err(|_| closing())?;
-    let reply = reply.await.map_err(|_| closing())?;
-    Ok(answer(reply, presence))
+    let (reply, end) = reply.await.map_err(|_| closing())?;
+    if let Some(end) = end {
+        end.stored().await;
+    }
+    Ok(answer(reply, presence, signed))
 }
 
 /// The kinds that a request accepts, which may stand in several headers.
@@ -192,6 +212,7 @@ impl Drop for Presence {
 fn answer(
     reply: FrontReply,
     mut presence: Presence,
+    signed: Option<String>,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
     let (session, mut response) = match reply {
         FrontReply::Stream { session, events } => {
@@ -216,7 +237,8 @@ fn answer(
             return Err(refusal);
         }
     };
-    if let Some(Ok(session)) = session.map(|name| HeaderValue::from_str(&name.to_string())) {
+    let session = session.map(|name| signed.unwrap_or_else(|| name.to_string()));
+    if let Some(Ok(session)) = session.map(|name| HeaderValue::from_str(&name)) {
         response.headers_mut().insert(SESSION, session);
     }
     Ok(response)

@@ -1,8 +1,8 @@
-//! Owns the queue of connections that wait for a request, in the order in which they make room for new ones: first those
-//! that never sent a whole head, the oldest first, then those that were idle for longest. Driven by `connections_and_bodies.rs`. Never
-//! closes a connection that is served.
+//! Owns the queue of connections that wait for a request, in the order in which they make room for new ones. Driven by
+//! `connections_and_bodies.rs`. Never closes a connection that is served.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -21,22 +21,37 @@ pub(super) struct WaitingConnections {
 
 #[derive(Default)]
 struct Queue {
-    /// By whether they have sent a request before, and since when they wait.
-    waiting: BTreeMap<(bool, u64), Until>,
+    /// By their ranks, and since when they wait.
+    waiting: BTreeMap<(Rank, u64), Until>,
     last: u64,
+}
+
+/// What a connection has shown of itself: those of the first rank make room first, and in each rank the one that has waited
+/// for longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It has sent requests, of which none was let in: health checks, say. Whoever reaches the port can have many of these,
+    /// and they must not push out a client whose first request was not read yet.
+    Stranger,
+    /// It has not sent a whole head.
+    New,
+    /// A request of it was let in.
+    Client,
 }
 
 /// The place of one connection; it has none while it is served.
 pub(super) struct WaitingPlace {
     queue: WaitingConnections,
-    key: Mutex<Option<(bool, u64)>>,
+    key: Mutex<Option<(Rank, u64)>>,
+    is_client: AtomicBool,
 }
 
 impl WaitingConnections {
     /// A new connection waits for its first request.
     pub(super) fn enter(&self, until: &Until) -> WaitingPlace {
-        let place = WaitingPlace { queue: self.clone(), key: Mutex::new(None) };
-        place.enter(false, until);
+        let (queue, key, is_client) = (self.clone(), Mutex::new(None), AtomicBool::new(false));
+        let place = WaitingPlace { queue, key, is_client };
+        place.enter(Rank::New, until);
         place
     }
 
@@ -65,15 +80,21 @@ impl WaitingConnections {
 }
 
 impl WaitingPlace {
-    /// A request was served, and the next one is waited for.
-    pub(super) fn enter_again(&self, until: &Until) {
-        self.enter(true, until);
+    /// A request of the connection was let in.
+    pub(super) fn note_client(&self) {
+        self.is_client.store(true, Ordering::Relaxed);
     }
 
-    fn enter(&self, has_asked: bool, until: &Until) {
+    /// A request was served, and the next one is waited for.
+    pub(super) fn enter_again(&self, until: &Until) {
+        let is_client = self.is_client.load(Ordering::Relaxed);
+        self.enter(if is_client { Rank::Client } else { Rank::Stranger }, until);
+    }
+
+    fn enter(&self, rank: Rank, until: &Until) {
         let mut queue = self.queue.queue();
         queue.last += 1;
-        let key = (has_asked, queue.last);
+        let key = (rank, queue.last);
         queue.waiting.insert(key, Arc::clone(until));
         *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
         self.queue.changed.notify_one();

@@ -22,7 +22,7 @@ fn a_session_from_its_beginning_to_its_end() {
     let stand = Stand::start(|_| {});
     let mut peer = stand.peer();
     let name = peer.open();
-    assert_eq!(name.len(), 32);
+    assert!(name.len() > 32 && name.len() <= 1_024, "{name}");
     let Input::Joined { client, .. } = stand.word() else { panic!("it joins first") };
     assert!(matches!(stand.word(), Input::Client { client: its, .. } if its == client));
     // The same connection goes on.
@@ -219,6 +219,20 @@ fn a_port_for_everybody_is_not_opened_without_a_token() {
     let settings = FrontSettings { http, ..wire::settings() };
     let error = bind(&settings, settings.http.as_ref().unwrap()).unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
+}
+
+#[test]
+fn a_port_of_localhost_is_served_at_both_of_its_addresses() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        println!("skipped: this machine has no IPv6");
+        return;
+    }
+    let stand = Stand::start(|_| {});
+    let mut peer = stand.peer_at((std::net::Ipv6Addr::LOCALHOST, stand.address.port()).into());
+    let name = peer.open();
+    let call = r#"{"id":1,"method":"echo","params":"x"}"#;
+    assert_eq!(peer.post(&name, call).status, 200);
+    assert_eq!(stand.peer().post(&name, call).status, 200);
 }
 
 #[test]

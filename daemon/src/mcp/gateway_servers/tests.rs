@@ -46,7 +46,7 @@ fn server(service: ServiceId) -> (Server, Peer) {
         server: "a".to_owned(),
         patience: QUEUE_WAIT,
         tools: AddedTools::default(),
-        tell_restarts: true,
+        tell_restarts: true.into(),
         wedge_timeout: None,
     };
     let lane = FastPath::new(Conversation::new(&settings), Wires::without_client(), None);

@@ -7,12 +7,13 @@
 //! have to agree on for ever: fields are added at the end only.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use afresh_core::control::LogStream;
@@ -32,8 +33,9 @@ use super::output_spool::{SpoolReader, SpooledOutput};
 use super::socket_task::{Peer, SocketTasks};
 use super::warden::WARDEN;
 use super::{InstanceStdio, Processes, StartError, kill_one};
-use crate::os::{make_private, not_ours_alone, processes_with_stdout};
+use crate::os::{Folder, FolderOwner, LastLink, processes_with_stdout};
 use crate::process::{AbandonedWarden, InstanceIdentity, RetainedInstance};
+use crate::write_path::WritePath;
 
 /// The name of the socket in the folder.
 const SOCKET: &str = "warden.sock";
@@ -77,50 +79,50 @@ pub(crate) enum AdoptError {
     Busy { warden: u32 },
 }
 
-/// A folder of a workspace, always the same: otherwise no earlier supervisor would be found.
+/// A folder of a workspace, always the same: otherwise no earlier supervisor would be found. It stays open: what is
+/// written there later leads nowhere else.
 #[derive(Clone, Debug)]
-pub(super) struct HandoverFolder(PathBuf);
+pub(super) struct HandoverFolder {
+    path: PathBuf,
+    folder: Arc<Folder>,
+}
 
 impl HandoverFolder {
     /// Makes the folder, for this user alone, where it is not there yet.
-    pub(super) fn open(folder: &Path) -> Result<Self, HandoverFolderError> {
-        let failed = |source| HandoverFolderError::Folder(folder.to_owned(), source);
-        let mut builder = DirBuilder::new();
-        make_private(&mut builder);
-        match builder.create(folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
-            }
-            _ => {}
+    pub(super) fn open(place: &WritePath) -> Result<Self, HandoverFolderError> {
+        let failed = |source| HandoverFolderError::Folder(place.path().to_owned(), source);
+        let not_ours = |what| HandoverFolderError::NotOurs(place.path().to_owned(), what);
+        let opened = place.make_folder().and_then(|()| place.open_folder());
+        let folder = opened.map_err(|error| match fs::symlink_metadata(place.path()) {
+            Ok(metadata) if metadata.is_symlink() => not_ours("is a link"),
+            Ok(metadata) if !metadata.is_dir() => not_ours("is not a folder"),
+            _ => failed(error),
+        })?;
+        // A clone can ship it, with the rights that its files usually get.
+        match folder.claim().map_err(failed)? {
+            FolderOwner::We => {}
+            FolderOwner::OpenToOthers => return Err(not_ours("is open to other users")),
+            FolderOwner::Another => return Err(not_ours("belongs to another user")),
         }
-        let metadata = fs::symlink_metadata(folder).map_err(failed)?;
-        let wrong = match () {
-            () if metadata.is_symlink() => Some("is a link"),
-            () if !metadata.is_dir() => Some("is not a folder"),
-            () => not_ours_alone(&metadata),
-        };
-        match wrong {
-            Some(what) => Err(HandoverFolderError::NotOurs(folder.to_owned(), what)),
-            // The warden has another working folder.
-            None => Ok(Self(fs::canonicalize(folder).map_err(failed)?)),
-        }
+        // The warden has another working folder.
+        let path = fs::canonicalize(place.path()).map_err(failed)?;
+        Ok(Self { path, folder: Arc::new(folder) })
     }
 
     pub(super) fn socket(&self) -> PathBuf {
-        self.0.join(SOCKET)
+        self.path.join(SOCKET)
     }
 
     /// Takes the lock; none where a warden or guardian of an earlier supervisor still holds it. It is inherited by
     /// the warden and, when they are forked, by all guardians, and is free again when the last of them is gone.
     fn try_lock(&self) -> Result<Option<File>, HandoverFolderError> {
-        let path = self.0.join(LOCK);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let opened = options.custom_flags(nix::libc::O_NOFOLLOW).open(&path);
+        let opened = self.folder.open_to_append(LOCK.as_ref(), LastLink::Refused);
         match opened.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file)) {
             Ok(file) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(HandoverFolderError::Lock(path, error)),
+            Err(TryLockError::Error(error)) => {
+                Err(HandoverFolderError::Lock(self.path.join(LOCK), error))
+            }
         }
     }
 
@@ -136,7 +138,7 @@ impl HandoverFolder {
                 return Ok(lock);
             }
             if deadline <= Instant::now() {
-                return Err(HandoverFolderError::StillThere(self.0.clone()));
+                return Err(HandoverFolderError::StillThere(self.path.clone()));
             }
             sleep(SWEEP_PAUSE).await;
         }
@@ -144,7 +146,7 @@ impl HandoverFolder {
 
     /// Ends the services that are kept in this folder: SIGTERM, this long, SIGKILL. Waits until all are gone.
     pub(super) async fn end_kept(&self, grace: Duration) -> Result<File, HandoverFolderError> {
-        if let Ok(Some((_, warden))) = visit(&self.0) {
+        if let Ok(Some((_, warden))) = visit(&self.path) {
             // A request that does not arrive is covered by the wait for the lock.
             warden.send(&VisitorRequest::End { grace }, &[]).ok();
         }
@@ -153,22 +155,25 @@ impl HandoverFolder {
 
     /// Listens for the next supervisor. The caller holds the lock, so a file of that name is left over.
     fn listen(&self) -> io::Result<OwnedFd> {
-        let (named, unnamed) = (self.socket(), self.0.join("warden.new"));
-        for left in [&named, &unnamed] {
-            fs::remove_file(left).ok();
+        let unnamed = "warden.new";
+        for left in [SOCKET, unnamed] {
+            self.folder.remove(left.as_ref()).ok();
         }
-        let open = File::open(&self.0)?;
-        let short = short_path(&open, "warden.new");
-        let listener = UnixListener::bind(short.as_ref().unwrap_or(&unnamed))?;
-        fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o600))?;
-        fs::rename(&unnamed, &named)?;
+        let path = short_path(&*self.folder, unnamed).unwrap_or_else(|| self.path.join(unnamed));
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        self.folder.rename(unnamed.as_ref(), SOCKET.as_ref())?;
         listener.set_nonblocking(true)?;
         Ok(listener.into())
     }
 }
 
-/// The warden that keeps services in this folder although it has no supervisor, if there is one.
+/// The warden that keeps services in this folder although it has no supervisor, if there is one. A link, which a clone can
+/// have, leads to those of another workspace: they are none of this one.
 pub(crate) fn abandoned_warden(folder: &Path) -> Option<AbandonedWarden> {
+    if folder.is_symlink() {
+        return None;
+    }
     let Greeting { warden: pid, version, busy, instances, alone, .. } = visit(folder).ok()??.0;
     (!busy).then_some(AbandonedWarden { pid, version, instances, alone })
 }
@@ -177,6 +182,9 @@ pub(crate) fn abandoned_warden(folder: &Path) -> Option<AbandonedWarden> {
 /// is known by the lock, which is its stdout, and killed: then its guardians end their instances, and themselves. Waits
 /// until all are gone. Returns how many instances it kept, or the processes that are left.
 pub(crate) fn end_lost(folder: &Path) -> Result<usize, Vec<u32>> {
+    if folder.is_symlink() {
+        return Ok(0);
+    }
     // The folder itself can be gone, too.
     let real = folder.ancestors().find_map(|above| {
         let rest = folder.strip_prefix(above).ok()?;
@@ -212,9 +220,13 @@ fn visit(folder: &Path) -> io::Result<Option<(Greeting, FrameSocket)>> {
         let directory = nix::libc::O_DIRECTORY;
         let open = File::options().read(true).custom_flags(directory).open(folder)?;
         let path = short_path(&open, SOCKET).unwrap_or_else(|| folder.join(SOCKET));
+        // A link, which a clone can have, leads to the warden of another workspace: none of this one.
+        if path.is_symlink() {
+            return Ok(None);
+        }
         let socket = UnixStream::connect(path)?;
         if os::peer(socket.as_fd())?.0 != Uid::effective().as_raw() {
-            let text = "somebody else listens there";
+            let text = "another process listens there";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         socket.set_read_timeout(Some(ADOPTION_WAIT))?;
@@ -273,7 +285,7 @@ impl Handover {
     /// The order to outlive this process, with the socket to listen on.
     pub(super) fn keep_order(&self) -> io::Result<Option<(WardenOrder, OwnedFd)>> {
         let Some(listener) = &self.listener else { return Ok(None) };
-        let (socket, folder) = (self.folder.socket(), self.folder.0.clone());
+        let (socket, folder) = (self.folder.socket(), self.folder.path.clone());
         Ok(Some((WardenOrder::Keep { socket, folder }, listener.try_clone()?)))
     }
 
@@ -356,7 +368,7 @@ pub(super) async fn adopt(
 ) -> Result<Option<(Processes, Vec<AdoptedInstance>)>, AdoptError> {
     let deadline = Instant::now() + ADOPTION_WAIT;
     loop {
-        let Some((greeting, line)) = visit(&folder.0)? else { return Ok(None) };
+        let Some((greeting, line)) = visit(&folder.path)? else { return Ok(None) };
         let Greeting { protocol, version, warden, busy, .. } = greeting;
         if protocol != PROTOCOL {
             return Err(AdoptError::Version { version, warden });
@@ -450,10 +462,46 @@ mod tests {
     use crate::process::unix::pipes;
     use crate::store::testing::TempDir;
 
+    fn open(folder: &Path) -> Result<HandoverFolder, HandoverFolderError> {
+        let (above, name) = (folder.parent().unwrap(), folder.file_name().unwrap());
+        HandoverFolder::open(&WritePath::beneath(above, name))
+    }
+
+    #[test]
+    fn a_folder_that_becomes_a_link_gets_no_lock_and_no_socket_elsewhere() {
+        let scratch = TempDir::new();
+        let folder = open(&scratch.join("run")).unwrap();
+        fs::create_dir(scratch.join("outside")).unwrap();
+        fs::set_permissions(scratch.join("outside"), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::rename(scratch.join("run"), scratch.join("moved")).unwrap();
+        std::os::unix::fs::symlink(scratch.join("outside"), scratch.join("run")).unwrap();
+        drop(folder.try_lock().unwrap().unwrap());
+        if cfg!(target_os = "linux") {
+            drop(folder.listen().unwrap());
+            assert_eq!(fs::read_dir(scratch.join("moved")).unwrap().count(), 2);
+        }
+        let refused = open(&scratch.join("run"));
+        assert!(matches!(refused, Err(HandoverFolderError::NotOurs(..))), "{refused:?}");
+        assert_eq!(fs::read_dir(scratch.join("outside")).unwrap().count(), 0);
+        let mode = fs::metadata(scratch.join("outside")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "its rights are another's");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_socket_leads_to_no_warden() {
+        let scratch = TempDir::new();
+        let theirs = open(&scratch.join("theirs")).unwrap();
+        let _listener = theirs.listen().unwrap();
+        let clone = open(&scratch.join("clone")).unwrap();
+        std::os::unix::fs::symlink(theirs.socket(), clone.socket()).unwrap();
+        // One that listens and does not greet would be waited for.
+        assert!(matches!(visit(&clone.path), Ok(None)));
+    }
+
     #[tokio::test]
     async fn a_folder_is_free_when_the_last_holder_is_gone() {
         let scratch = TempDir::new();
-        let folder = HandoverFolder::open(&scratch.join("run")).unwrap();
+        let folder = open(&scratch.join("run")).unwrap();
         let soon = Duration::from_millis(20);
         let lock = folder.wait_until_free(soon).await.unwrap();
         let inherited = lock.try_clone().unwrap();
@@ -462,20 +510,20 @@ mod tests {
         assert!(matches!(refused, Err(HandoverFolderError::StillThere(_))), "{refused:?}");
         drop(inherited);
         folder.wait_until_free(soon).await.unwrap();
-        assert!(abandoned_warden(&folder.0).is_none());
+        assert!(abandoned_warden(&folder.path).is_none());
     }
 
     #[test]
-    fn a_folder_that_others_may_change_is_refused() {
+    fn a_folder_that_others_may_change_is_mended_and_a_link_refused() {
         let scratch = TempDir::new();
         let (folder, link) = (scratch.join("open"), scratch.join("link"));
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink(&folder, &link).unwrap();
-        for path in [&folder, &link] {
-            let refused = HandoverFolder::open(path);
-            assert!(matches!(refused, Err(HandoverFolderError::NotOurs(..))), "{refused:?}");
-        }
+        let refused = open(&link);
+        assert!(matches!(refused, Err(HandoverFolderError::NotOurs(..))), "{refused:?}");
+        assert!(open(&folder).is_ok());
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
@@ -483,19 +531,19 @@ mod tests {
         let scratch = TempDir::new();
         let deep = scratch.join("x".repeat(100)).join("y".repeat(100));
         fs::create_dir_all(&deep).unwrap();
-        let folder = HandoverFolder::open(&deep.join("run")).unwrap();
+        let folder = open(&deep.join("run")).unwrap();
         if cfg!(target_os = "linux") {
             folder.listen().unwrap();
             assert!(folder.socket().exists());
             // The listener is dropped.
-            assert!(abandoned_warden(&folder.0).is_none());
+            assert!(abandoned_warden(&folder.path).is_none());
         }
     }
 
     const SERVICE: ServiceId = ServiceId(7);
 
     async fn begin(dir: &TempDir, on_death: OnSupervisorDeath) -> Handover {
-        let folder = HandoverFolder::open(&dir.join("run")).unwrap();
+        let folder = open(&dir.join("run")).unwrap();
         let lock = folder.wait_until_free(Duration::ZERO).await.unwrap();
         Handover::begin(folder, lock, on_death).unwrap()
     }
@@ -534,7 +582,7 @@ mod tests {
     #[tokio::test]
     async fn a_warden_of_another_version_is_left_alone() {
         let scratch = TempDir::new();
-        let folder = HandoverFolder::open(&scratch.join("run")).unwrap();
+        let folder = open(&scratch.join("run")).unwrap();
         let listener = UnixListener::from(folder.listen().unwrap());
         listener.set_nonblocking(false).unwrap();
         let warden = std::thread::spawn(move || {

@@ -78,8 +78,8 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 }
 
 /// A path to a file in a folder that is short enough for a socket, however long the folder's is.
-pub(super) fn short_path(folder: &fs::File, name: &str) -> Option<PathBuf> {
-    Some(PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())))
+pub(super) fn short_path(folder: &impl AsFd, name: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd())))
 }
 
 /// Closes every descriptor but stdin, stdout and stderr: others were inherited by accident.

@@ -5,7 +5,6 @@
 //! not found. `afresh doctor` says so.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -66,7 +65,7 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 }
 
 /// There is no shorter path to a file than its own.
-pub(super) fn short_path(_folder: &File, _name: &str) -> Option<PathBuf> {
+pub(super) fn short_path(_folder: &impl AsFd, _name: &str) -> Option<PathBuf> {
     None
 }
 

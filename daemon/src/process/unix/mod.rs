@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command as StdCommand, Stdio};
 
 use afresh_core::definition::{OnSupervisorDeath, StopSignal};
@@ -60,6 +60,7 @@ pub(crate) use self::usage::{own_usage, usage_of_tree, usage_of_trees};
 pub(crate) use self::warden::run as run_warden;
 pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 use crate::os::{is_kept_back, too_many_files};
+use crate::write_path::WritePath;
 
 /// An error of the setup of the process layer.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +112,7 @@ impl Processes {
     /// supervisor before has left to run, or waits until nothing of it is there, and begins anew.
     /// However that one ended, and with any `on_death` of its own, nothing runs twice.
     pub(crate) async fn enter(
-        folder: &Path,
+        folder: &WritePath,
         on_death: OnSupervisorDeath,
     ) -> Result<Entered, StartError> {
         let folder = HandoverFolder::open(folder)?;

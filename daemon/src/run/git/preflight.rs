@@ -47,7 +47,7 @@ impl Git {
             }
             Err(why) if why.contains("dubious ownership") => {
                 let why = format!(
-                    "{why}; it belongs to somebody else: if you trust it, run `git status` here, which says how to \
+                    "{why}; it belongs to another user: if you trust it, run `git status` here, which says how to \
                      tell git so"
                 );
                 return Ok(GitAnswer::Unready(why));

@@ -11,8 +11,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 
-use super::state::{Mode, Question, State, wrap};
+use super::state::{Mode, Question, State};
 use crate::cli::run::progress_lines::{Tone, kind_of};
+use crate::line_wrap::wrap;
 use crate::output::Paint;
 
 /// Facts of the last drawing that the next one needs.

@@ -300,7 +300,7 @@ fn what_it_asks_is_refused_at_once() {
     let answer = &bench.written[1]["response"];
     assert_eq!(answer["request_id"], "ask-1");
     assert_eq!(answer["response"]["behavior"], "deny");
-    assert!(answer["response"]["message"].as_str().unwrap().contains("nobody is there"));
+    assert!(answer["response"]["message"].as_str().unwrap().contains("no user is present"));
     bench.line(r#"{"type":"control_request","request_id":"7","request":{"subtype":"new_thing"}}"#);
     assert_eq!(bench.written[2]["response"]["subtype"], "error");
     assert_eq!(bench.written[2]["response"]["request_id"], "7");

@@ -48,7 +48,7 @@ impl Values {
 }
 
 /// Known by their own look, in log, trail and prompts alike.
-const KEYS: [(&str, &str); 121] = [
+const KEYS: [(&str, &str); 131] = [
     ("OpenAI", "sk-{a48}"),
     ("OpenAI project", "sk-proj-{t48}"),
     ("OpenAI service account", "sk-svcacct-{t48}"),
@@ -137,6 +137,10 @@ const KEYS: [(&str, &str); 121] = [
     ("Cloudflare origin", "v1.0-{h24}-{h146}"),
     ("PlanetScale", "pscale_tkn_{t43}"),
     ("Supabase personal", "sbp_{h40}"),
+    ("Supabase OAuth", "sbp_oauth_{h40}"),
+    ("HubSpot", "pat-na1-{h8}-{h4}-{h4}-{h4}-{h12}"),
+    ("Shippo", "shippo_live_{h40}"),
+    ("E2B", "e2b_{h40}"),
     ("Supabase secret", "sb_secret_{t31}"),
     ("Databricks", "dapi{h32}"),
     ("Vault service", "hvs.{t90}"),
@@ -167,6 +171,12 @@ const KEYS: [(&str, &str); 121] = [
     ("SonarQube", "sqp_{h40}"),
     ("Tailscale", "tskey-auth-{a12}-{a32}"),
     ("OpenShift", "sha256~{t43}"),
+    ("Vercel", "vcp_{a56}"),
+    ("Brave Search", "BSA{a28}"),
+    ("Modal id", "ak-{a22}"),
+    ("Modal secret", "as-{a22}"),
+    ("ClickUp", "pk_{d8}_{u32}"),
+    ("Snyk", "snyk_uat.{h8}.{t64}"),
     ("age", "AGE-SECRET-KEY-1{u58}"),
     ("JSON web token", "eyJ{t30}.eyJ{t60}.{t43}"),
     ("private key", "-----BEGIN PRIVATE KEY-----\n{b64}\n-----END PRIVATE KEY-----"),
@@ -180,7 +190,7 @@ const URLS: [&str; 5] = [
     "https://example.webhook.office.com/webhookb2/<{h32}@{h8}/IncomingWebhook/{h32}/{h12}>",
     "https://hooks.zapier.com/hooks/catch/<{d7}/{l7}>",
 ];
-const NAMED: [&str; 34] = [
+const NAMED: [&str; 53] = [
     "curl -u admin:<{a9}> https://example.org",
     "curl -u 'admin:<{a4} {a4}>' https://example.org",
     "curl --user admin:<{a9}> https://example.org",
@@ -215,6 +225,25 @@ const NAMED: [&str; 34] = [
     "GH_TOKEN=<{a9}> make",
     "--api-key <{a9}>",
     "?access_token=<{a9}>&x=1",
+    "sshpass -p <{a9}> ssh host",
+    "mysql -u root -p<{a9}> shop",
+    "docker login -u me -p <{a9}> registry.example.org",
+    "htpasswd -b users me <{a9}>",
+    "ldapsearch -D cn=me -w <{a9}> -b dc=x",
+    "CREATE USER 'me' IDENTIFIED BY '<{a9}>'",
+    "PAT=<{a12}>",
+    "password is <{a9}>",
+    "password => <{a9}>",
+    "api key: <{a9}>",
+    "passwd <{a9}>",
+    "secret \"<{a9}>\"",
+    "X-Api-Key <{a12}>",
+    "connecting to app:<{a9}>@db.example.org:5432",
+    "grant_type=x%26client_secret%3D<{a9}>%26y%3D1",
+    "password=\u{1b}[31m<{a9}>\u{1b}[0m",
+    "\u{1b}[1mpassword\u{1b}[0m=<{a9}>",
+    "curl -b name=<{a12}> x",
+    "mnemonic=<{a9}>",
 ];
 
 /// The text of a template, and the same with a mark where the secret was.

@@ -437,6 +437,17 @@ fn names_of_servers_fit_into_names_of_tools() {
 }
 
 #[test]
+fn a_variable_that_is_missing_stops_one_server_alone() {
+    let text = "[server.a]\ncommand = ['x']\nenv = { K = '${D}' }\n[server.b]\ncommand = ['x']";
+    let gateway = made(load_text(text)).unwrap();
+    let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["b"]);
+    let why = "`env.K` of server `a` needs the variable `D`, which is not set; set `D` where `afresh gateway` is started, \
+               or write `${D:-default}`";
+    assert_eq!(gateway.left_out, [("a".to_owned(), why.to_owned())]);
+}
+
+#[test]
 fn variables_that_are_missing_are_named_with_server_and_key() {
     let text = "[server.a]\ncommand = ['x']\nargs = ['$B', '${C}']\nenv = { K = '${env:D}' }";
     let errors = made(load_text(text)).unwrap_err();

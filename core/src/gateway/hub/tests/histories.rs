@@ -72,7 +72,8 @@ impl History {
                 Effect::Refused { .. }
                 | Effect::RestartCalled { .. }
                 | Effect::Log(_)
-                | Effect::Pin(_) => {}
+                | Effect::Pin(_)
+                | Effect::StoreList(_) => {}
             }
         }
     }

@@ -11,9 +11,11 @@ use super::super::{Hub, Settings};
 use super::{World, backend, names, settings, text, two};
 use crate::limits::{
     CATALOG_ENTRIES_MAX, CATALOG_NAME_CHARS_MAX, CATALOG_PAGES_MAX, CIRCUIT_OPEN_FOR,
-    CLIENT_FLIGHTS_MAX, CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX, FOUND_TOOLS, FOUND_TOOLS_MAX,
-    FRONT_BATCH_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX,
-    PROBE_MAX, SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX, TURN_ANSWERS_BYTES_MAX,
+    CLIENT_FLIGHTS_MAX, CLIENT_ID_BYTES_MAX, CLIENT_INTRODUCTION_BYTES_MAX, CLIENT_LISTENS_MAX,
+    CLIENT_SUBSCRIPTIONS_BYTES_MAX, CLIENT_SUBSCRIPTIONS_MAX, FOUND_TOOLS, FOUND_TOOLS_MAX,
+    FRONT_BATCH_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT, LISTEN_FILTER_BYTES_MAX,
+    PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PROBE_MAX, SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX,
+    TURN_ANSWERS_BYTES_MAX,
 };
 use crate::time::Time;
 
@@ -55,6 +57,7 @@ impl Alone {
                 | Effect::Refused { .. }
                 | Effect::RestartCalled { .. }
                 | Effect::Pin(_)
+                | Effect::StoreList(_)
                 | Effect::Span(_) => {}
             }
         }
@@ -144,6 +147,18 @@ fn a_list_that_is_too_long_is_cut_off() {
         }
     }
     assert_eq!(count, CATALOG_ENTRIES_MAX);
+}
+
+#[test]
+fn a_client_that_reads_one_page_sees_all_that_a_thousand_long_tools_are() {
+    let mut alone = Alone::new();
+    alone.begin();
+    let long = "y".repeat(3_500);
+    let tool = |number| format!(r#"{{"name":"x{number}","description":"{long}"}}"#);
+    let tools: Vec<String> = (0..1_000).map(tool).collect();
+    alone.answers(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")));
+    assert_eq!(alone.tools(), 1_000);
+    assert_eq!(alone.to_client.last().expect("an answer")["result"]["nextCursor"], Value::Null);
 }
 
 #[test]
@@ -289,6 +304,67 @@ fn a_client_has_so_many_subscriptions_and_streams() {
     }
     let answer = world.ask(2, "subscriptions/listen", listen(0));
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
+}
+
+#[test]
+fn subscriptions_have_so_many_bytes() {
+    let mut world = two();
+    world.legacy(1);
+    let subscribe = |world: &mut World, uri: String| {
+        let answer = world.ask(1, "resources/subscribe", json!({"uri": uri}));
+        answer["error"]["code"].as_i64()
+    };
+    let long = |n: usize| format!("x://a/{}{n}/b", "x".repeat(4_000));
+    let too_long = format!("x://a/{}/b", "x".repeat(CATALOG_NAME_CHARS_MAX));
+    assert_eq!(subscribe(&mut world, too_long), Some(-32603));
+    let taken = (0..100).take_while(|n| subscribe(&mut world, long(*n)).is_none()).count();
+    assert_eq!(taken, CLIENT_SUBSCRIPTIONS_BYTES_MAX / long(10).len());
+    world.ask(1, "resources/unsubscribe", json!({"uri": long(1)}));
+    assert_eq!(subscribe(&mut world, long(98)), None);
+
+    world.join(2, super::Access::default());
+    let uris: Vec<String> = (0..33).map(long).collect();
+    let listen = json!({
+        "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"},
+        "notifications": {"resourceSubscriptions": uris, "x": "y".repeat(LISTEN_FILTER_BYTES_MAX)},
+    });
+    assert_eq!(world.ask(2, "subscriptions/listen", listen.clone())["error"]["code"], -32602);
+    let mut shorter = listen;
+    shorter["notifications"]["x"] = Value::Null;
+    assert_eq!(world.ask(2, "subscriptions/listen", shorter)["error"]["code"], -32603);
+}
+
+#[test]
+fn a_request_with_a_long_id_is_an_error() {
+    let mut world = two();
+    world.legacy(1);
+    for (length, is_served) in [(CLIENT_ID_BYTES_MAX - 2, true), (CLIENT_ID_BYTES_MAX - 1, false)] {
+        let id = json!("x".repeat(length));
+        world.says(1, &json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+        let answer = world.answer_to(1, &id).expect("an answer");
+        assert_eq!(answer["result"].is_object(), is_served, "{length}");
+    }
+}
+
+#[test]
+fn a_client_that_says_too_much_of_itself_has_no_session() {
+    let mut world = two();
+    let long = json!({"name": "x".repeat(CLIENT_INTRODUCTION_BYTES_MAX), "version": "1"});
+    world.join(1, super::Access::default());
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": long});
+    assert_eq!(world.ask(1, "initialize", params)["error"]["code"], -32602);
+    world.join(2, super::Access::default());
+    let modern = |info: &Value, other: usize| {
+        json!({"_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": info,
+            "com.example/other": "x".repeat(other),
+        }})
+    };
+    assert_eq!(world.ask(2, "tools/list", modern(&long, 0))["error"]["code"], -32602);
+    let short = json!({"name": "x", "version": "1"});
+    let answer = world.ask(2, "tools/list", modern(&short, CLIENT_INTRODUCTION_BYTES_MAX));
+    assert!(answer["result"].is_object(), "the rest of `_meta` is not about the client: {answer}");
 }
 
 #[test]

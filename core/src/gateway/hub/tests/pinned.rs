@@ -170,7 +170,14 @@ fn changed_instructions_are_withheld_and_hidden_characters_written_out() {
     assert_eq!(first.as_deref(), Some("Be \\u{202e}good."));
     assert_eq!(begin(Pin::Block, "Be bad.", stored.clone()).0, None);
     assert_eq!(begin(Pin::Warn, "Be bad.", stored.clone()).0.as_deref(), Some("Be bad."));
-    assert_eq!(begin(Pin::Block, "Be \u{202e}good.", stored).0, first);
+    assert_eq!(begin(Pin::Block, "Be \u{202e}good.", stored.clone()).0, first);
+    // Of those that are too long to be pinned, changes would not be seen.
+    let long: &'static str = "x".repeat(PIN_LIST_BYTES_MAX + 1).leak();
+    for (pin, is_shown) in [(Pin::Off, true), (Pin::Warn, false), (Pin::Block, false)] {
+        for stored in [BTreeMap::new(), stored.clone()] {
+            assert_eq!(begin(pin, long, stored).0.is_some(), is_shown, "{pin:?}");
+        }
+    }
 }
 
 #[test]
@@ -210,11 +217,20 @@ fn the_status_names_what_has_changed() {
 }
 
 #[test]
-fn what_is_too_long_to_be_pinned_is_withheld() {
+fn what_is_too_long_to_be_pinned_is_left_out_and_hides_no_change() {
     let long: &'static str = format!("long={}", "x".repeat(PIN_LIST_BYTES_MAX)).leak();
-    let mut world = world(Pin::Block, &["get", long, "set"]);
-    let list = world.ask(1, "tools/list", json!({}));
-    assert_eq!((names(&list), &list["result"]["nextCursor"]), (vec!["a__get"], &Value::Null));
-    assert_eq!(world.call(1, "a__set")["error"]["code"], -32602);
-    assert!(world.log.iter().any(|line| line.contains("is pinned")), "{:?}", world.log);
+    for pin in [Pin::Warn, Pin::Block] {
+        let mut world = world(pin, &["get", long, "set"]);
+        let list = world.ask(1, "tools/list", json!({}));
+        assert_eq!(names(&list), ["a__get", "a__set"], "{pin:?}");
+        assert_eq!(list["result"]["nextCursor"], Value::Null);
+        assert_eq!(world.call(1, "a__long")["error"]["code"], -32602, "{pin:?}");
+        let said = "1 of the tools of the server `a` are left out";
+        assert!(world.log.iter().any(|line| line.contains(said)), "{:?}", world.log);
+        world.change_tools(&["get", long, "set=now does harm"]);
+        assert_eq!(world.reported(), [["set"]], "{pin:?}");
+    }
+    let mut open = world(Pin::Off, &["get", long]);
+    let list = open.ask(1, "tools/list", json!({}));
+    assert_eq!(names(&list), ["a__get", "a__long"]);
 }

@@ -6,10 +6,15 @@ use serde_json::{Value, json};
 
 use super::super::super::access_patterns::Access;
 use super::super::super::backend::{Backend, Share};
+use super::super::super::http::{
+    Front, FrontEffect, FrontInput, FrontRequest, HttpExchange, PostBody, RequestKind, SessionId,
+};
+use super::super::super::settings::FrontSettings;
 use super::super::super::{ClientId, Input};
 use super::super::Settings;
 use super::{World, backend, settings, two};
 use crate::limits::{ASKED_MAX, GATEWAY_HELLO_WAIT, QUESTION_WAIT};
+use crate::mcp::envelope::Id;
 
 /// A client that may use some servers, and has these capabilities.
 fn guest(world: &mut World, client: u64, servers: &[&str], capabilities: Value) {
@@ -107,6 +112,49 @@ fn without_a_call_there_must_be_no_doubt_who_is_meant() {
     world.server_says("a", &question(9, "roots/list"), None);
     assert_eq!(asked(&world, 3), ["roots/list"]);
     assert_eq!((asked(&world, 1).len(), asked(&world, 2).len()), (1, 0));
+}
+
+#[test]
+fn a_session_of_a_gateway_before_is_asked_while_other_servers_start() {
+    let share = Share::PerClient { instances_max: 9, idle_after: Duration::from_secs(60) };
+    let mut world = World::new(
+        settings(),
+        &[(backend("a"), &["get"]), (Backend { share, ..backend("b") }, &["get"])],
+    );
+    guest(&mut world, 9, &["a"], json!({}));
+    // `a` is up, and the instance of `b` for this session starts.
+    world.silent.extend(["initialize", "tools/call"]);
+    let line =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a__get"}});
+    let post = PostBody::Session { ids: vec![Id::new(b"1")], count: 1 };
+    let asked = FrontRequest {
+        exchange: HttpExchange(1),
+        token: None,
+        peer: "127.0.0.1".parse().expect("an address"),
+        session: Some(format!("{}.claim.signature", SessionId([5; 16]))),
+        issued: None,
+        resumes: Some(
+            json!({"protocolVersion": "2025-06-18", "capabilities": all()}).to_string().into(),
+        ),
+        primes: true,
+        ask: RequestKind::Post { line: line.to_string().into(), post, new: SessionId([6; 16]) },
+    };
+    let effects =
+        Front::new(&FrontSettings::default()).handle(world.now, FrontInput::Request(asked));
+    for effect in effects {
+        if let FrontEffect::Hub(input) = effect {
+            world.input(input);
+        }
+    }
+    assert_eq!(world.opened, ["a", "b@1"]);
+    world.server_says("a", &question(7, "elicitation/create"), None);
+    assert_eq!(self::asked(&world, 1), ["elicitation/create"]);
+    let names = world.told[&ClientId(1)].iter().map(|(line, _)| line["method"].clone());
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["elicitation/create"],
+        "it has its `initialize` since long"
+    );
 }
 
 /// A server that asks for roots as soon as it has a session, before its first client has one.

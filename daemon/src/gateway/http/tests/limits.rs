@@ -74,23 +74,51 @@ fn so_many_connections_are_served_and_others_wait_for_their_turn() {
 #[test]
 fn a_connection_without_a_request_makes_room_for_a_new_one() {
     let bound = |bounds: &mut Bounds| {
-        (bounds.connections_max, bounds.head_wait, bounds.idle_wait) = (3, NEVER, NEVER);
+        (bounds.connections_max, bounds.head_wait, bounds.idle_wait) = (4, NEVER, NEVER);
     };
     let stand = Stand::start_with(bound, |_| {});
     let (mut idle, mut silent, mut half) = (stand.peer(), stand.peer(), stand.peer());
-    assert_eq!(health(&mut idle), 200);
+    idle.open();
+    stand.joined();
     half.stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: loc").unwrap();
-    // Those that never had a request go first, the oldest of them before.
+    let mut checked = stand.peer();
+    assert_eq!(health(&mut checked), 200);
+    // Those that asked and were not let in go first, then those that never had a request, the oldest of them before.
     let mut others: Vec<Peer> = Vec::new();
-    for gone in [&mut silent, &mut half, &mut idle] {
+    for gone in [&mut checked, &mut silent, &mut half, &mut idle] {
         let mut other = stand.peer();
-        assert_eq!(health(&mut other), 200);
+        other.open();
+        stand.joined();
         others.push(other);
         assert!(is_over(gone));
     }
     for other in &mut others {
         assert_eq!(health(other), 200);
     }
+}
+
+#[test]
+fn strangers_do_not_push_out_a_client_that_was_not_read_yet() {
+    let bound = |bounds: &mut Bounds| {
+        (bounds.connections_max, bounds.head_wait, bounds.idle_wait) = (8, NEVER, NEVER);
+    };
+    let stand = Stand::start_with(bound, |_| {});
+    let mut strangers: Vec<Peer> = Vec::new();
+    for _ in 0..8 {
+        let mut stranger = stand.peer();
+        assert_eq!(health(&mut stranger), 200);
+        strangers.push(stranger);
+    }
+    let mut client = stand.peer();
+    // It was accepted when another one is, and has sent half of its request so far.
+    client.stream.write_all(b"GET /heal").unwrap();
+    for _ in 0..7 {
+        let mut stranger = stand.peer();
+        assert_eq!(health(&mut stranger), 200);
+        strangers.push(stranger);
+    }
+    client.stream.write_all(b"th HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    assert_eq!(client.answer().status, 200);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::Bounds;
+use super::super::signed_sessions::EndedSessions;
 use super::super::{BoundFront, HttpFront, bind};
 use crate::output::Output;
 use crate::refusals::Refusals;
@@ -55,7 +56,7 @@ enum Order {
 
 /// A front with a hub in a thread of its own.
 pub(super) struct Stand {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     orders: mpsc::Sender<Order>,
     words: Receiver<Input>,
     joined: RefCell<u64>,
@@ -88,7 +89,7 @@ impl Stand {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let mut front = HttpFront::start(bound, &settings, bounds, (output, no_refusals())).unwrap();
+                let mut front = HttpFront::start(bound, &settings, bounds, (output, no_refusals()), EndedSessions::open(None, None).0).unwrap();
                 let mut serves = true;
                 loop {
                     tokio::select! {
@@ -116,7 +117,12 @@ impl Stand {
     }
 
     pub(super) fn peer(&self) -> Peer {
-        let stream = TcpStream::connect(self.address).unwrap();
+        self.peer_at(self.address)
+    }
+
+    /// A client at another address of the port.
+    pub(super) fn peer_at(&self, address: SocketAddr) -> Peer {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Peer { stream, host: format!("127.0.0.1:{}", self.address.port()), rest: Vec::new() }
@@ -393,7 +399,7 @@ impl Peer {
 /// The port of a front that listens on one.
 pub(super) fn port_of(bound: &BoundFront) -> SocketAddr {
     match bound {
-        BoundFront::Port(_, address) => *address,
+        BoundFront::Port(port) => port.address,
         BoundFront::Socket(..) => panic!("it is a socket"),
     }
 }
