@@ -89,6 +89,11 @@ impl Folder {
         self.file(name, flags, Mode::from_bits_truncate(0o666))
     }
 
+    /// Opens what has this name, unless it is a link.
+    pub(crate) fn open_itself(&self, name: &OsStr, flags: OFlag, mode: Mode) -> io::Result<File> {
+        self.file(name, flags | OFlag::O_NOFOLLOW, mode)
+    }
+
     fn file(&self, name: &OsStr, flags: OFlag, mode: Mode) -> io::Result<File> {
         Ok(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?.into())
     }

@@ -1,7 +1,7 @@
 //! The operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in `linux.rs`;
-//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `polled_streams.rs` the streams of a shim, `folder.rs` files in an open folder,
+//! `not_linux.rs` does without. `streams.rs` has our own stdin and stdout on Unix, `polled_streams.rs` the streams of a shim, `folder.rs` files in an open folder, `sqlite_files.rs` those of SQLite,
 //! `launchers.rs` the ends of npx and launchers, `dispositions.rs` the signals that we ignore, `job_control.rs` what shells do to jobs. Nothing outside of here and
 //! `process/` names a system, and nothing in here decides.
 
@@ -21,6 +21,8 @@ mod kernel;
 mod launchers;
 #[cfg(unix)]
 mod polled_streams;
+#[cfg(unix)]
+mod sqlite_files;
 #[cfg(unix)]
 mod streams;
 #[cfg(unix)]
@@ -43,6 +45,8 @@ pub(crate) use self::kernel::*;
 pub(crate) use self::launchers::Launchers;
 #[cfg(unix)]
 pub(crate) use self::polled_streams::*;
+#[cfg(unix)]
+pub(crate) use self::sqlite_files::restrict_sqlite;
 #[cfg(unix)]
 pub(crate) use self::streams::*;
 pub use self::system::*;

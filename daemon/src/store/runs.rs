@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 mod limited_reads;
 
 use self::limited_reads::{ReadBudget, ReadDeadline, foreign_entry};
+use crate::os;
 use crate::write_path::WritePath;
 
 /// The name of the file in the state folder.
@@ -208,6 +209,7 @@ impl Runs {
             _ => Err(error),
         });
         let real = made.and_then(|()| file.resolved());
+        let real = real.and_then(|real| os::restrict_sqlite().map(|()| real));
         let real = real.map_err(|source| RunsError::Open(path.clone(), source))?;
         // SQLite makes none: it would do so wherever the path leads by then.
         let opened = connect(real.path(), &path)?;
@@ -250,7 +252,8 @@ impl Runs {
         // One that could not be finished.
         fresh.remove().ok();
         fresh.create_private().map_err(failed)?;
-        let name = fresh.path().to_string_lossy();
+        let real = fresh.resolved().map_err(failed)?;
+        let name = real.path().to_string_lossy();
         self.sql(self.connection.execute("VACUUM INTO ?1", params![name]))?;
         fresh.rename(&self.file).map_err(failed)?;
         let real = self.file.resolved().map_err(failed)?;
@@ -381,6 +384,8 @@ fn connect(real: &Path, path: &Path) -> Result<Connected, RunsError> {
     let open = || {
         let mut connection = Connection::open_with_flags(real, flags)?;
         connection.busy_timeout(RUNS_BUSY_WAIT)?;
+        // A temporary file would be beside those of other users.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         let deadline = ReadDeadline::restrict(&mut connection)?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         Ok((connection, deadline, version))

@@ -72,9 +72,15 @@ fn a_file_that_cannot_be_used_is_told_in_few_words_with_what_to_do() {
 fn a_file_that_was_taken_away_is_put_back_with_all_that_was_in_it() {
     let dir = TempDir::new();
     let at = Stamp::since_unix_epoch(Duration::from_secs(1));
-    let state = dir.join("state");
+    // What leads to the project may be a link.
+    std::fs::create_dir(dir.join("real")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("real", dir.join("project")).unwrap();
+    #[cfg(windows)]
+    std::fs::create_dir(dir.join("project")).unwrap();
+    let state = dir.join("project/state");
     std::fs::create_dir(&state).unwrap();
-    let mut runs = Runs::open(&WritePath::named(&state)).unwrap();
+    let mut runs = Runs::open(&WritePath::beneath(&dir.join("project"), "state")).unwrap();
     let run = runs.begin(at, ("PLAN.md", "sub"), "A plan", "claude").unwrap();
     let began =
         |name: &str| Record::PhaseBegan { phase: name.to_owned(), base: None, stashes: Vec::new() };
@@ -92,6 +98,44 @@ fn a_file_that_was_taken_away_is_put_back_with_all_that_was_in_it() {
         runs.records(run).unwrap().into_iter().map(|(_, record)| record).collect();
     assert_eq!(phases, [began("A"), began("B")]);
     assert_eq!(runs.one(run).unwrap().unwrap().folder.as_deref(), Some("sub"));
+}
+
+/// The folder is a link in every other moment while the runs are opened: what somebody does who can write to the clone.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_file_of_the_runs_is_opened_through_a_link_that_takes_the_folders_place() {
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const OPENED: usize = 200;
+    const TRIES_MAX: usize = 50_000;
+    let dir = TempDir::new();
+    let folder = |name: &str| dir.join(name);
+    for name in [".afresh", "outside"] {
+        std::fs::create_dir(folder(name)).unwrap();
+        Runs::open(&WritePath::named(folder(name))).unwrap();
+    }
+    std::os::unix::fs::symlink("outside", folder("link")).unwrap();
+    let (state, link) = (folder(".afresh"), folder("link"));
+    let exchange =
+        || renameat2(AT_FDCWD, &state, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE).unwrap();
+    let is_over = AtomicBool::new(false);
+    let opened = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                exchange();
+            }
+        });
+        let state = WritePath::beneath(&dir.join(""), ".afresh");
+        let at = Stamp::since_unix_epoch(Duration::from_secs(1));
+        let open = || Runs::open(&state)?.begin(at, ("PLAN.md", ""), "A plan", "claude");
+        let opened = (0..TRIES_MAX).filter(|_| open().is_ok()).take(OPENED).count();
+        is_over.store(true, Ordering::Relaxed);
+        opened
+    });
+    assert!(opened > 0, "it is there in between");
+    let outside = Runs::open(&WritePath::named(folder("outside"))).unwrap();
+    assert_eq!(outside.list(10).unwrap(), [], "nothing was written through the link");
 }
 
 #[test]
