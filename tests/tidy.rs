@@ -647,6 +647,17 @@ fn files_that_are_named_exist() {
     fail_with("a file that a document or a comment names is there", &broken);
 }
 
+/// Links would be files of one line in a checkout on Windows, where a wheel is built.
+#[test]
+fn each_package_has_the_whole_licence() {
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        let text = read(licence);
+        for folder in ["core", "daemon", "app", "packaging/pypi"] {
+            assert!(read(&format!("{folder}/{licence}")) == text, "{folder}/{licence} differs");
+        }
+    }
+}
+
 #[test]
 fn dependencies_stay_few() {
     // Raise it with a reason in the commit: each crate is code that we answer for. 23 of them came with

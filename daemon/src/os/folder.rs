@@ -26,6 +26,12 @@ impl AsFd for Folder {
 
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
+/// A folder on the way to another: its names need not be readable.
+#[cfg(target_os = "linux")]
+const PASSED: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+const PASSED: OFlag = OFlag::from_bits_retain(nix::libc::O_SEARCH).union(OFlag::O_CLOEXEC);
+
 impl Folder {
     /// Opens a folder. Links on the way to it are followed.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -52,10 +58,11 @@ impl Folder {
                 Component::CurDir => continue,
                 _ => return Err(io::ErrorKind::InvalidInput.into()),
             };
-            let flags = FOLDER | OFlag::O_NOFOLLOW;
+            let flags = PASSED | OFlag::O_NOFOLLOW;
             folder = Self(openat(&folder.0, name, flags, Mode::empty())?);
         }
-        Ok(folder)
+        // What is read or made durable is the last one alone: those on the way may be closed to us.
+        Ok(Self(openat(&folder.0, ".", FOLDER, Mode::empty())?))
     }
 
     /// Makes a folder in this one, for this user alone. One that is there is left as it is.
@@ -163,6 +170,22 @@ mod tests {
             made.remove("file".as_ref()).unwrap();
         }
         assert_eq!(fs::read_dir(dir.join("outside/b")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_on_the_way_need_not_be_readable() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join("root/a/b")).unwrap();
+        fs::set_permissions(dir.join("root/a"), PermissionsExt::from_mode(0o111)).unwrap();
+        let root = Folder::open(&dir.join("root")).unwrap();
+        let ways: [fn(&Folder, &Path) -> io::Result<Folder>; 2] = [Folder::enter, Folder::walk];
+        for enter in ways {
+            enter(&root, Path::new("a/b")).unwrap().create_private("file".as_ref()).unwrap();
+            enter(&root, Path::new("a/b")).unwrap().remove("file".as_ref()).unwrap();
+            enter(&root, Path::new("")).unwrap().sync().unwrap();
+        }
+        fs::set_permissions(dir.join("root/a"), PermissionsExt::from_mode(0o700)).unwrap();
     }
 
     #[test]

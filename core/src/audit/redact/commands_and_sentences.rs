@@ -86,7 +86,7 @@ pub(super) fn find_in_arguments(args: &[String]) -> Vec<(usize, Range<usize>)> {
         let Some((_, argument)) = known else { continue };
         let rest = &words[at + 1..words.len().min(at + 1 + COMMAND_WORDS_MAX)];
         let Some(secret) = secret_of_command(&text, rest, *argument) else { continue };
-        let place = words.iter().position(|word| secret.end <= word.end);
+        let place = rest.iter().position(|word| secret.end <= word.end).map(|it| at + 1 + it);
         found.extend(
             place.map(|it| (it, secret.start - words[it].start..secret.end - words[it].start)),
         );
@@ -286,8 +286,10 @@ const XML_BYTES_MAX: usize = 2_048;
 /// `client_secret%3DX`.
 fn find_encoded(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
+    let mut done = 0;
     for at in memchr::memchr_iter(b'%', bytes) {
-        if !bytes[at + 1..].get(..2).is_some_and(|hex| hex.eq_ignore_ascii_case(b"3D")) {
+        if at < done || !bytes[at + 1..].get(..2).is_some_and(|hex| hex.eq_ignore_ascii_case(b"3D"))
+        {
             continue;
         }
         let name = &text[skip_back(bytes, at, is_name_byte)..at];
@@ -306,6 +308,7 @@ fn find_encoded(text: &str, secrets: &mut Vec<Range<usize>>) {
                 _ => break,
             }
         }
+        done = end;
         let end = text.floor_char_boundary(end);
         if is_secret_value(name, &text[start..end]) {
             secrets.push(start..end);
