@@ -203,6 +203,7 @@ impl Claude {
             Some("api_retry") => {
                 let attempt = line.number("attempt").and_then(|number| number.try_into().ok());
                 let word = line.text("error").unwrap_or(Cow::Borrowed("unknown"));
+                let failure = failure::of_retry(line.number("error_status"), &word);
                 let why = match line.number("error_status") {
                     Some(status) => format!("{word} ({status})"),
                     None => word.into_owned(),
@@ -212,6 +213,7 @@ impl Claude {
                     attempt: attempt.unwrap_or(1),
                     why: cut(&why, AGENT_DETAIL_CHARS_MAX),
                     at: delay.map(|delay| stream::later(now, delay)),
+                    failure,
                 });
             }
             _ => {}

@@ -330,6 +330,8 @@ pub enum AgentEvent {
         why: String,
         /// When, where it says so.
         at: Option<Stamp>,
+        /// What failed, as far as that is known.
+        failure: TurnFailure,
     },
     /// The turn has ended.
     TurnEnded(TurnEnd),
@@ -454,6 +456,8 @@ pub enum TurnFailure {
     },
     /// The model has too much to do.
     Overloaded,
+    /// The model cannot be reached, or its server fails.
+    Unreachable,
     /// The agent has no right to use its model.
     Unauthorized,
     /// A budget of the agent's own is used up.
@@ -515,7 +519,7 @@ mod tests {
             AgentEvent::Text(said()),
             AgentEvent::Strange(said()),
             AgentEvent::ToolBegan { id, name, detail: said() },
-            AgentEvent::Retrying { attempt: 1, why: said(), at: None },
+            AgentEvent::Retrying { attempt: 1, why: said(), at: None, failure: TurnFailure::Other },
             AgentEvent::TurnEnded(TurnEnd::Done(said())),
             AgentEvent::TurnEnded(TurnEnd::Failed { failure: TurnFailure::Other, why: said() }),
         ] {

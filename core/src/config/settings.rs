@@ -275,6 +275,7 @@ impl Values {
                 handoff_max: run::HANDOFF_TIMEOUT.get(self),
                 silence_max: run::SILENCE.get(self),
                 limit_wait: run::LIMIT_WAIT.get(self),
+                wait_max: run::MAX_WAIT.get(self),
                 gate_max: run::GATE_TIMEOUT.get(self),
                 budget: Budget {
                     time: run::MAX_TIME.get(self),
@@ -380,7 +381,7 @@ mod tests {
         // S8
         let project = "context_threshold = 70\nmax_restarts = 5\nsilence = \"1m\"\nexclude = [\"*.log\"]\n\
                        max_cost = 2.5\nmax_tokens = 1000\nmax_time = \"2h\"\nmax_total_restarts = 11\ndirty = \"refuse\"\n\
-                       no_git = true\nsupervise_mcp = false\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\n\
+                       no_git = true\nsupervise_mcp = false\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\nmax_wait = \"3h\"\n\
                        gate_timeout = \"7s\"\nrestart_delay = \"8s\"\ncommit_prefix = \"wip:\"\n\
                        context_window = 50000\ntool_call_threshold = 9\nmax_remediations = 10\npermission_mode = \"plan\"";
         let env = [("AFRESH_RUN_MAX_RESTARTS", "7"), ("AFRESH_RUN_EXCLUDE", "a/**, b")];
@@ -398,6 +399,7 @@ mod tests {
             handoff_max: seconds(5),
             silence_max: seconds(60),
             limit_wait: seconds(6),
+            wait_max: seconds(3 * 3_600),
             gate_max: seconds(7),
             budget: Budget {
                 time: Some(seconds(7_200)),

@@ -168,6 +168,7 @@ restart_delay = "2s"
 handoff_timeout = "1m"
 silence = "5m"
 limit_wait = "30s"
+max_wait = "6h"
 gate_timeout = "1h"
 max_cost = 12.5
 max_tokens = 2000000

@@ -40,8 +40,17 @@ pub const RETRIES_MAX: u32 = 12;
 /// The longest wait for a limit that does not say when it ends: each is twice the one before.
 pub const LIMIT_WAIT_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// Waits in a row in which no tool was used; with one more the run stops, and can be resumed.
-pub const LIMIT_WAITS_MAX: u32 = 24;
+/// The first wait for a model that cannot be reached, each twice the one before…
+pub const UNREACHABLE_WAIT: Duration = Duration::from_secs(15);
+
+/// …up to this one: nothing says when it can be reached again.
+pub const UNREACHABLE_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// Failures of the login without a call that succeeded between them; with so many the run stops, and can be resumed.
+pub const REFUSALS_MAX: u32 = 2;
+
+/// How long after the first of them another session is tried: a token that is being renewed is refused for a moment.
+pub const REFUSED_WAIT: Duration = Duration::from_secs(3);
 
 /// How often it is written down how long was worked: so much of it is forgotten when afresh is killed.
 pub const WORKED_NOTE_EVERY: Duration = Duration::from_secs(30);

@@ -28,6 +28,8 @@ pub struct Settings {
     pub silence_max: Duration,
     /// How long a limit is waited for the first time, where its end is not said.
     pub limit_wait: Duration,
+    /// How long the model may be waited for in a row; then the run stops.
+    pub wait_max: Duration,
     /// How long a gate may take, where the plan does not say.
     pub gate_max: Duration,
     /// What the run may use in all.
@@ -53,6 +55,7 @@ impl Default for Settings {
             handoff_max: Duration::from_secs(180),
             silence_max: Duration::from_secs(15 * 60),
             limit_wait: Duration::from_secs(60),
+            wait_max: Duration::from_secs(12 * 60 * 60),
             gate_max: Duration::from_secs(15 * 60),
             budget: Budget::default(),
             commit_prefix: "afresh:".to_owned(),

@@ -1,6 +1,8 @@
 """A model on loopback that follows a script, in the words of two APIs, and keeps all that it was asked and said."""
 
 import json
+import socket
+import struct
 import threading
 from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +30,7 @@ class Reply:
     def __init__(self, percent, text=None, shell=None, helper=None, wait=False, cached=0, status=None, headers=None):
         self.input, self.cached, self.output = int(WINDOW * percent / 100), int(WINDOW * cached / 100), 0
         self.text, self.shell, self.helper, self.wait = text, shell, helper, wait
-        self.status, self.headers, self.hang = status, headers or {}, False
+        self.status, self.headers, self.hang, self.reset = status, headers or {}, False, False
         # A server and a tool of it, instead of the shell.
         self.tool = None
 
@@ -37,6 +39,13 @@ def hang():
     """No answer at all."""
     reply = Reply(0)
     reply.hang = True
+    return reply
+
+
+def reset():
+    """The connection ends before there is an answer."""
+    reply = Reply(0)
+    reply.reset = True
     return reply
 
 
@@ -72,7 +81,7 @@ class Call:
 
     @property
     def is_answered(self):
-        return self.reply is not None and not self.reply.hang and not self.reply.status
+        return self.reply is not None and not (self.reply.hang or self.reply.reset or self.reply.status)
 
 
 class Server(ThreadingHTTPServer):
@@ -148,8 +157,14 @@ class Handler(BaseHTTPRequestHandler):
             call.broken_off = self.is_broken_off()
             self.close_connection = True
             return None
+        if reply.reset:
+            # With a reset instead of an orderly end.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.close_connection = True
+            return None
         if reply.status:
-            kinds = {429: "rate_limit_error", 529: "overloaded_error", 400: "invalid_request_error"}
+            kinds = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error", 400: "invalid_request_error"}
             code = "context_length_exceeded" if reply.status == 400 else None
             error = {"type": kinds.get(reply.status, "api_error"), "message": reply.text, "code": code}
             text = json.dumps({"type": "error", "error": error})

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from common import marked
-from model import NAP, Reply, hang
+from model import NAP, Reply, hang, reset
 from place import Scenario, causes_of, done, expect
 
 FOLDER = Path(__file__).resolve().parent
@@ -36,6 +36,17 @@ class Once:
         return quick(asked)
 
 
+class Outage:
+    """The model fails for some seconds from the first call on, then each phase is done in one step."""
+
+    def __init__(self, failure, seconds):
+        self.failure, self.seconds, self.until = failure, seconds, None
+
+    def __call__(self, asked):
+        self.until = self.until or time.monotonic() + self.seconds
+        return self.failure() if time.monotonic() < self.until else quick(asked)
+
+
 def once(*replies):
     return lambda _agent: Once(*replies)
 
@@ -49,6 +60,45 @@ def agent_killed(place):
         ended = running.end()
     causes = causes_of(done(place, ended))
     expect(causes[0] in ("CRASHED", "FAILED"), "the first session ended otherwise", causes)
+
+
+def refused(place):
+    """The model takes no login: the run stops soon, with the agent's own words, and goes on after the login."""
+    began = time.monotonic()
+    ended = place.run()
+    took = time.monotonic() - began
+    expect(ended.returncode == 1, f"exit code {ended.returncode}", ended.stdout[-2000:])
+    expect(took < REFUSED_SECONDS, f"it stops after {took:.1f} s", ended.stdout[-2000:])
+    expect(any(word in ended.stderr for word in ("401", "key", "auth")), "it does not say why", ended.stderr)
+    records = place.records()
+    restarts = [record for record in records if record["record"] == "attempt_began" and "restart" in record["kind"]]
+    expect(not restarts, "another login is no restart", restarts)
+    place.model.script = quick
+    done(place, place.run("--resume"), "STOPPED")
+
+
+def refused_once(place):
+    """The login is refused once, as a token that is being renewed is."""
+    records = done(place, place.run("--limit-wait", "1s"))
+    restarts = [record for record in records if record["record"] == "attempt_began" and "restart" in record["kind"]]
+    expect(not restarts, "another login is no restart", restarts)
+
+
+def unreachable(place):
+    """The model cannot be reached for a while: it is waited for, and no restart is used up."""
+    records = done(place, place.run("--limit-wait", "1s", "--silence", "15s", "--max-restarts", "1"), "LIMITED")
+    restarts = [record for record in records if record["record"] == "attempt_began" and "restart" in record["kind"]]
+    expect(not restarts, "a wait is no restart", restarts)
+
+
+def given_up(place):
+    """The model cannot be reached for longer than it is waited for."""
+    words = ("--limit-wait", "1s", "--silence", "10s", "--max-wait", "2s")
+    ended = place.run(*words)
+    expect(ended.returncode == 1, f"exit code {ended.returncode}", ended.stdout[-2000:])
+    expect("--max-wait is 2 s" in ended.stderr, "it does not say why", ended.stderr)
+    causes = causes_of(place.records())
+    expect(set(causes) == {"LIMITED"}, "why sessions ended", causes)
 
 
 class KilledTwice:
@@ -179,7 +229,15 @@ def never_done(asked):
 LARGE = "head -c 5000000 /dev/zero | tr '\\0' x; echo one > one.txt; touch fixed.txt"
 LIMITED = Reply(1, "usage limit reached", status=429, headers={"retry-after": "3600"})
 TOO_LONG = Reply(1, "prompt is too long: 210000 tokens > 200000 maximum", status=400)
+REFUSED = Reply(1, "invalid x-api-key", status=401)
+# From the start of afresh to its end.
+REFUSED_SECONDS = 20
 SCENARIOS = [
+    Scenario("login refused", refused, lambda _: lambda asked: REFUSED),
+    Scenario("login refused once", refused_once, once(REFUSED)),
+    Scenario("unreachable", unreachable, lambda _: Outage(reset, 25)),
+    Scenario("server error", unreachable, lambda _: Outage(lambda: Reply(1, "internal error", status=500), 25)),
+    Scenario("never reachable", given_up, lambda _: lambda asked: reset()),
     Scenario("agent killed", agent_killed, once(Reply(20, shell=FOREVER))),
     Scenario("afresh killed", afresh_killed, lambda _: KilledTwice()),
     Scenario("limited", limited, once(LIMITED, LIMITED)),

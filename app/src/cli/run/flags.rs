@@ -60,6 +60,10 @@ pub(super) struct RunFlags {
     /// [default: 1m]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     limit_wait: Option<String>,
+    /// How long the model may be waited for in a row, where its use is limited or it cannot be reached; then
+    /// the run stops, and can be resumed [default: 12h]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    max_wait: Option<String>,
     /// How long a gate may take, where the plan does not say [default: 15m]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     gate_timeout: Option<String>,

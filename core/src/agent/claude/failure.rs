@@ -71,10 +71,28 @@ fn refused(result: &Object<'_>, trouble: Option<&str>, until: Option<Stamp>) -> 
         (Some(529 | 503), _, _) | (_, "overloaded_error", _) | (None, "", Some("overloaded")) => {
             TurnFailure::Overloaded
         }
+        (Some(500..=599), _, _) | (None, "", Some("server_error")) => TurnFailure::Unreachable,
         // A run cannot pay either.
         (Some(401..=403), _, _)
         | (_, "authentication_error" | "permission_error" | "billing_error", _)
         | (_, _, Some("authentication_failed" | "billing_error")) => TurnFailure::Unauthorized,
+        // A call that had no answer at all.
+        (None, "", _) if result.text("terminal_reason").as_deref() == Some("api_error") => {
+            TurnFailure::Unreachable
+        }
+        _ => TurnFailure::Other,
+    }
+}
+
+/// Why a call is tried again that has this status and is called by this word.
+pub(super) fn of_retry(status: Option<u64>, word: &str) -> TurnFailure {
+    match (status, word) {
+        (Some(401..=403), _) | (_, "authentication_failed" | "billing_error") => {
+            TurnFailure::Unauthorized
+        }
+        (Some(429), _) | (None, "rate_limit") => TurnFailure::Limited { until: None },
+        (Some(529 | 503), _) | (None, "overloaded") => TurnFailure::Overloaded,
+        (Some(500..=599) | None, _) => TurnFailure::Unreachable,
         _ => TurnFailure::Other,
     }
 }

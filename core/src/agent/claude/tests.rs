@@ -105,9 +105,9 @@ fn show(heard: &AgentEvent) -> String {
         }
         AgentEvent::Compacted => "compacted".to_owned(),
         AgentEvent::Deaf => panic!("it hears"),
-        AgentEvent::Retrying { attempt, why, at } => {
+        AgentEvent::Retrying { attempt, why, at, failure } => {
             let at = at.map_or_else(String::new, |at| format!(" at {at}"));
-            format!("retry {attempt} {why}{at}")
+            format!("retry {attempt} {failure:?} {why}{at}")
         }
         AgentEvent::TurnEnded(end) => match end {
             TurnEnd::Done(text) => format!("done {text}"),

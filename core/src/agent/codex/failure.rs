@@ -48,6 +48,14 @@ pub(super) fn other(why: &str) -> TurnEnd {
     TurnEnd::Failed { failure: TurnFailure::Other, why: cut(why, AGENT_TEXT_CHARS_MAX) }
 }
 
+/// The errors of a call that had no whole answer.
+const CONNECTION_ERRORS: [&str; 4] = [
+    "httpConnectionFailed",
+    "responseStreamConnectionFailed",
+    "responseStreamDisconnected",
+    "responseTooManyFailedAttempts",
+];
+
 /// The info is a name, or an object with a name and a status of HTTP.
 fn by_info(info: &[u8], limits: &Limits, now: Stamp) -> TurnFailure {
     let object = Object::read(info).unwrap_or_default();
@@ -69,6 +77,8 @@ fn by_info(info: &[u8], limits: &Limits, now: Stamp) -> TurnFailure {
             Some(401 | 403) => TurnFailure::Unauthorized,
             Some(429) => TurnFailure::Limited { until: limits.until(now) },
             Some(500..=599) => TurnFailure::Overloaded,
+            // The connection broke before there was a status, or could not be made.
+            None if CONNECTION_ERRORS.contains(&name) => TurnFailure::Unreachable,
             _ => TurnFailure::Other,
         },
     }
@@ -111,7 +121,9 @@ mod tests {
         assert_eq!(status("responseTooManyFailedAttempts", "429"), limited);
         assert_eq!(status("httpConnectionFailed", "401"), TurnFailure::Unauthorized);
         assert_eq!(status("responseStreamDisconnected", "503"), TurnFailure::Overloaded);
-        assert_eq!(status("responseStreamDisconnected", "null"), TurnFailure::Other);
+        assert_eq!(status("responseStreamDisconnected", "null"), TurnFailure::Unreachable);
+        assert_eq!(status("httpConnectionFailed", "null"), TurnFailure::Unreachable);
+        assert_eq!(status("httpConnectionFailed", "400"), TurnFailure::Other);
         for unknown in ["\"somethingNew\"", "{\"new\":{\"x\":1}}", "null", "7", "[]"] {
             assert_eq!(failure(unknown), TurnFailure::Other, "{unknown}");
         }

@@ -2,7 +2,7 @@
 
 use super::{Codex, CodexTurn, Phase, failure};
 use crate::agent::stream::Object;
-use crate::agent::{AgentEvent, TurnEnd};
+use crate::agent::{AgentEvent, TurnEnd, TurnFailure};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::text::{cut, cut_bytes};
 use crate::time::Stamp;
@@ -106,9 +106,13 @@ impl Codex {
             return;
         }
         let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
+        let failure = match failure::read(&error, &self.limits, now) {
+            TurnEnd::Failed { failure, .. } => failure,
+            _ => TurnFailure::Other,
+        };
         self.tries = failure::attempt(&message).unwrap_or(self.tries.saturating_add(1));
         let why = error.cut_text("additionalDetails", AGENT_TEXT_CHARS_MAX).unwrap_or(message);
-        self.hear(AgentEvent::Retrying { attempt: self.tries, why, at: None });
+        self.hear(AgentEvent::Retrying { attempt: self.tries, why, at: None, failure });
     }
 }
 

@@ -295,7 +295,8 @@ fn an_overflow_is_a_full_context_and_loses_no_count() {
 fn a_failure_of_the_model_has_its_kind() {
     let heard = heard_in(include_str!("recorded/overloaded.txt"));
     let why = "stream disconnected before completion: stream closed before response.completed";
-    assert_eq!(heard[0], AgentEvent::Retrying { attempt: 1, why: why.to_owned(), at: None });
+    let (why, failure) = (why.to_owned(), TurnFailure::Unreachable);
+    assert_eq!(heard[0], AgentEvent::Retrying { attempt: 1, why, at: None, failure });
     let (failure, why) = failure_in(include_str!("recorded/overloaded.txt"));
     assert_eq!(failure, TurnFailure::Overloaded);
     assert!(why.contains("at capacity"), "{why}");

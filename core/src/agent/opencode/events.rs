@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::failure::what_failed;
+use super::failure::{of_retry, what_failed};
 use super::usage::{context_after, count};
 use super::{EventStream, Opencode, moment};
 use crate::agent::{AgentEvent, TurnFailure};
@@ -85,6 +85,7 @@ impl Opencode {
                     attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
                     why: line(&status["message"]),
                     at: next.map(moment),
+                    failure: of_retry(status["message"].as_str().unwrap_or_default()),
                 });
             }
         }

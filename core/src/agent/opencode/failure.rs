@@ -17,8 +17,35 @@ pub(super) fn what_failed(error: &Value, now: Stamp) -> Option<TurnFailure> {
             TurnFailure::Limited { until: retry_after(&data["responseHeaders"], now) }
         }
         (_, Some(503 | 529)) => TurnFailure::Overloaded,
+        (_, Some(500..=599)) => TurnFailure::Unreachable,
+        (_, None) if is_of_connection(data["message"].as_str().unwrap_or_default()) => {
+            TurnFailure::Unreachable
+        }
         _ => TurnFailure::Other,
     })
+}
+
+/// Why it tries a call again, by its words: there is nothing else to tell it by.
+pub(super) fn of_retry(words: &str) -> TurnFailure {
+    if is_of_connection(words) { TurnFailure::Unreachable } else { TurnFailure::Other }
+}
+
+/// Whether words tell that there was no answer: those of Bun, of Node and of the system.
+fn is_of_connection(words: &str) -> bool {
+    const PARTS: [&str; 11] = [
+        "Unable to connect",
+        "Cannot connect",
+        "Connection error",
+        "Failed to fetch",
+        "fetch failed",
+        "socket connection was closed",
+        "socket hang up",
+        "ConnectionRefused",
+        "ECONNREFUSED",
+        "ECONNRESET",
+        "ENOTFOUND",
+    ];
+    PARTS.iter().any(|part| words.contains(part))
 }
 
 /// When a limit is over, as the provider says it in seconds.

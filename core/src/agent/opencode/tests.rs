@@ -178,7 +178,7 @@ fn show(heard: &AgentEvent) -> String {
         AgentEvent::TurnEnded(TurnEnd::Failed { failure, why }) => {
             format!("failed {failure:?}: {why}")
         }
-        AgentEvent::Retrying { attempt, why, at: Some(at) } => {
+        AgentEvent::Retrying { attempt, why, at: Some(at), .. } => {
             format!("retry {attempt} at {at}: {why}")
         }
         other => format!("{other:?}"),
@@ -323,6 +323,8 @@ fn failures_are_told_apart() {
     for (status, headers, failure) in [
         (403, "{}", "Unauthorized"),
         (529, "{}", "Overloaded"),
+        (500, "{}", "Unreachable"),
+        (502, "{}", "Unreachable"),
         (400, "{}", "Other"),
         (429, "{}", "Limited { until: None }"),
         (429, r#"{"retry-after":"60"}"#, "Limited { until: Some(Stamp(1794780060s)) }"),
@@ -331,6 +333,11 @@ fn failures_are_told_apart() {
             .replace("\"statusCode\":401", &format!("\"statusCode\":{status}"))
             .replace(r#"{"content-type":"application/json"}"#, headers);
         assert_eq!(last(&recording), format!("failed {failure}: Incorrect API key provided"));
+    }
+    for words in ["Unable to connect. Is the computer able to access the url?", "read ECONNRESET"] {
+        let recording = template.replace("\"statusCode\":401,", "");
+        let recording = recording.replace("Incorrect API key provided", words);
+        assert_eq!(last(&recording), format!("failed Unreachable: {words}"));
     }
     let auth = template.replace("APIError", "ProviderAuthError").replace("401", "null");
     assert_eq!(last(&auth), "failed Unauthorized: Incorrect API key provided");

@@ -51,6 +51,9 @@ keys! {
     SILENCE: Setting<Duration> = key("silence", Kind::Interval).default("15m");
     /// The first wait for a limit that does not say when it ends; each one after it is twice as long.
     LIMIT_WAIT: Setting<Duration> = key("limit_wait", Kind::Interval).default("1m");
+    /// How long the model may be waited for in a row, where its use is limited or it cannot be reached; then the run
+    /// stops, and can be resumed.
+    MAX_WAIT: Setting<Duration> = key("max_wait", Kind::Duration).default("12h");
     /// How long a gate may take, where the plan does not say.
     GATE_TIMEOUT: Setting<Duration> = key("gate_timeout", Kind::Interval).default("15m");
     /// What a run may cost, in US dollars, as far as the agent says; 0 is any amount.

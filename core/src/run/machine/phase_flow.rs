@@ -13,7 +13,6 @@ use super::repository::Repository;
 use super::session_flow::{PendingEnd, TOO_LATE};
 use super::{HeldWork, Machine, Step};
 use crate::agent::Spent;
-use crate::limits::LIMIT_WAITS_MAX;
 use crate::run::{
     Cause, Dirty, Effect, Finish, GitAnswer, GitPosition, GitRequest, Kind, PhaseEnd, Record,
     RunEvent,
@@ -223,11 +222,9 @@ impl Machine {
     }
 
     fn wait_for_limit(&mut self, said: Option<Stamp>) {
-        let until = self.phase.next_wait(self.now.stamp, said, self.settings.limit_wait);
-        let Some(until) = until else {
-            let why =
-                format!("the use of the model is limited, after {LIMIT_WAITS_MAX} waits still");
-            return self.finish(Finish::Stopped { why });
+        let until = match self.phase.next_wait(self.now.stamp, said, &self.settings) {
+            Ok(until) => until,
+            Err(why) => return self.finish(Finish::Stopped { why }),
         };
         let why = self.phase.why.clone();
         self.out.record(Record::Waiting { why: why.clone(), until: until.to_string() });

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::Outbox;
+use super::model_limit_wait::ModelWaits;
 use crate::limits::{PROGRESS_TEXT_CHARS_MAX, PROGRESS_TEXTS_MAX};
 use crate::run::checkpoint::cut;
 use crate::run::plan::{Phase, Plan};
@@ -92,8 +93,8 @@ pub(super) struct PhaseProgress {
     pub(super) is_restart_due: bool,
     pub(super) restarts: u32,
     pub(super) remediations: u32,
-    /// Waits for a limit in a row without progress.
-    pub(super) waits: u32,
+    /// Waits for the model without an answer of it.
+    pub(super) model_waits: ModelWaits,
     pub(super) texts: VecDeque<String>,
     pub(super) handoff: Option<String>,
     /// Why the last session ended, in words.

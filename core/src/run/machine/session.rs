@@ -15,8 +15,8 @@ use super::{EndReason, Outbox};
 use crate::agent::{AgentEvent, ContextUse, Instruction, Spent, TurnEnd, TurnFailure};
 use crate::duration::show_duration;
 use crate::limits::{
-    AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, RETRIES_MAX,
-    RETRY_PATIENCE,
+    AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, REFUSALS_MAX,
+    REFUSED_WAIT, RETRIES_MAX, RETRY_PATIENCE,
 };
 use crate::run::checkpoint::cut;
 use crate::run::context_meter::{Level, Meter};
@@ -37,6 +37,10 @@ pub(super) struct Session {
     is_deaf: bool,
     heard_at: Time,
     retries: u32,
+    /// Failures of the login without a call that succeeded, in this session and those before it.
+    pub(super) refusals: u32,
+    /// What failed when the agent tried again last.
+    retried_for: Option<TurnFailure>,
     /// Since when the agent only tries again.
     retrying: Option<Time>,
     /// Tools that are at work, newest last.
@@ -158,11 +162,23 @@ impl Session {
         self.retrying = None;
     }
 
+    /// Whether this tells that the model has answered a call.
+    pub(super) fn is_answer(&self, heard: &AgentEvent) -> bool {
+        match heard {
+            AgentEvent::ToolBegan { .. } => true,
+            AgentEvent::Spent(spent) => spent.tokens() > self.spent.tokens(),
+            _ => false,
+        }
+    }
+
     /// Takes what was heard of the agent.
     pub(super) fn hear(&mut self, heard: AgentEvent, env: SessionEnv<'_>) {
         self.heard_at = env.now.time;
         if !matches!(heard, AgentEvent::Retrying { .. } | AgentEvent::Strange(_)) {
             self.retrying = None;
+        }
+        if self.is_answer(&heard) {
+            self.refusals = 0;
         }
         match heard {
             AgentEvent::Ready { session, model } => self.ready(session, model, env),
@@ -196,7 +212,9 @@ impl Session {
                     self.interrupt(EndReason::new(Cause::CompactedRestart, detail), env);
                 }
             }
-            AgentEvent::Retrying { attempt, why, at } => self.retry(attempt, why, at, env),
+            AgentEvent::Retrying { attempt, why, at, failure } => {
+                self.retry(attempt, why, (at, failure), env);
+            }
             AgentEvent::TurnEnded(end) => self.turn_ended(end, env),
             AgentEvent::Strange(text) => {
                 env.out.note(format!("the agent says something strange: {text}"));
@@ -259,16 +277,49 @@ impl Session {
         }
     }
 
-    fn retry(&mut self, number: u32, why: String, at: Option<Stamp>, env: SessionEnv<'_>) {
+    fn retry(
+        &mut self,
+        number: u32,
+        why: String,
+        (at, failure): (Option<Stamp>, TurnFailure),
+        env: SessionEnv<'_>,
+    ) {
         self.retries += 1;
         self.retrying.get_or_insert(env.now.time);
         let retries = self.retries.max(number);
         env.out.note(format!("the agent tries again ({retries}): {why}"));
         let until = at.filter(|at| at.since(env.now.stamp) > RETRY_PATIENCE);
-        if self.is_working() && (until.is_some() || retries > RETRIES_MAX) {
-            let why = EndReason { cause: Cause::Limited, detail: why, until };
-            self.close(why, None, env.out);
+        self.retried_for = Some(failure);
+        if failure == TurnFailure::Unauthorized {
+            self.refusals = self.refusals.saturating_add(1);
         }
+        if !self.is_working() {
+            return;
+        }
+        if failure == TurnFailure::Unauthorized && self.refusals >= REFUSALS_MAX {
+            self.close(EndReason::new(Cause::Stopped, why), None, env.out);
+        } else if until.is_some() || retries > RETRIES_MAX {
+            self.close(self.no_answer(why, until), None, env.out);
+        }
+    }
+
+    /// The end of a session whose agent tries again and again.
+    fn no_answer(&self, detail: impl Into<String>, until: Option<Stamp>) -> EndReason {
+        let is_unreachable = self.retried_for == Some(TurnFailure::Unreachable);
+        EndReason { until, is_unreachable, ..EndReason::new(Cause::Limited, detail) }
+    }
+
+    /// Why the turn failed. The login may fail once: a token that has just been renewed does so.
+    fn failed(&mut self, failure: TurnFailure, detail: String, now: Stamp) -> EndReason {
+        if failure != TurnFailure::Unauthorized {
+            return reason_of(failure, detail);
+        }
+        self.refusals = self.refusals.saturating_add(1);
+        if self.refusals >= REFUSALS_MAX {
+            return EndReason::new(Cause::Stopped, detail);
+        }
+        let until = Some(now.later_by(REFUSED_WAIT));
+        EndReason { until, ..EndReason::new(Cause::Limited, detail) }
     }
 
     fn turn_ended(&mut self, end: TurnEnd, env: SessionEnv<'_>) {
@@ -282,7 +333,8 @@ impl Session {
                 self.close(EndReason::new(Cause::Failed, detail), None, env.out);
             }
             (SessionStep::Working | SessionStep::Pausing, TurnEnd::Failed { failure, why }) => {
-                self.close(reason_of(failure, why), None, env.out);
+                let why = self.failed(failure, why, env.now.stamp);
+                self.close(why, None, env.out);
             }
             (SessionStep::Pausing, TurnEnd::Interrupted) => match env.is_held {
                 true => {
@@ -452,7 +504,7 @@ impl Session {
             SessionStep::Working
                 if self.retrying.is_some_and(|at| now.since(at) >= retry_patience(settings)) =>
             {
-                let why = EndReason::new(Cause::Limited, "the agent gets no answer of its model");
+                let why = self.no_answer("the agent gets no answer of its model", None);
                 self.close(why, None, env.out);
             }
             SessionStep::Working if now.since(self.heard_at) >= settings.silence_max => {
@@ -493,13 +545,14 @@ fn reason_of(failure: TurnFailure, detail: String) -> EndReason {
     let (cause, until) = match failure {
         TurnFailure::Overflow => (Cause::Overflow, None),
         TurnFailure::Limited { until } => (Cause::Limited, until),
-        TurnFailure::Overloaded => (Cause::Limited, None),
+        TurnFailure::Overloaded | TurnFailure::Unreachable => (Cause::Limited, None),
         TurnFailure::Budget => (Cause::OutOfBudget, None),
         // Another session would fail the same way: a person has to log in.
         TurnFailure::Unauthorized => (Cause::Stopped, None),
         TurnFailure::Other => (Cause::Failed, None),
     };
-    EndReason { cause, detail, until }
+    let is_unreachable = failure == TurnFailure::Unreachable;
+    EndReason { cause, detail, until, is_unreachable }
 }
 
 /// Whether the agent is asked for a handoff: it can answer, and there is time.

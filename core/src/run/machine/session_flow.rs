@@ -1,6 +1,7 @@
 //! Opens sessions, takes what is heard of them and how they end, and grants requests of users. Driven by the agent
 //! and by users. Never looks at git or at gates.
 
+use super::model_limit_wait::ModelWaits;
 use super::session::{Session, SessionEnv};
 use super::{EndReason, HeldWork, Machine, Step};
 use crate::agent::{AgentEvent, Spent};
@@ -63,7 +64,9 @@ impl Machine {
         self.out.record(Record::AttemptBegan { attempt, phase, kind });
         self.out.say(RunEvent::AttemptBegins(attempt, kind));
         let (now, settings) = (self.now.time, &self.settings);
-        self.session = Some(Session::open(attempt, prompt, now, settings, &mut self.out));
+        let mut session = Session::open(attempt, prompt, now, settings, &mut self.out);
+        session.refusals = self.phase.model_waits.refusals;
+        self.session = Some(session);
     }
 
     fn checkpoint(&self, kind: Kind) -> Checkpoint {
@@ -85,12 +88,15 @@ impl Machine {
             return;
         }
         let is_spent = matches!(heard, AgentEvent::Spent(_));
+        let has_answered = self.session.as_ref().is_some_and(|session| session.is_answer(&heard));
         match &heard {
             AgentEvent::Text(text) => self.phase.add_text(attempt, text, &mut self.out),
-            // The agent makes progress: waits are counted anew.
-            AgentEvent::ToolBegan { .. } => self.phase.waits = 0,
             AgentEvent::Ready { model: Some(model), .. } => self.model = Some(model.clone()),
             _ => {}
+        }
+        // Waits are counted anew.
+        if has_answered {
+            self.phase.model_waits = ModelWaits::default();
         }
         let Some((session, env)) = self.session_env() else { return };
         session.hear(heard, env);
@@ -123,8 +129,10 @@ impl Machine {
             return;
         };
         self.step = Step::Idle;
-        let spent = session.spent;
-        let (EndReason { cause, detail, until }, handoff) = session.into_end(exit);
+        let (spent, refusals) = (session.spent, session.refusals);
+        let (EndReason { cause, detail, until, is_unreachable }, handoff) = session.into_end(exit);
+        self.phase.model_waits.refusals = refusals;
+        self.phase.model_waits.is_unreachable = is_unreachable;
         self.usage.add_spent(spent);
         self.usage.warn_of_no_cost(self.plan.phase(), spent, &mut self.out);
         self.phase.end_session(cause, handoff.as_deref(), &detail);

@@ -49,11 +49,13 @@ pub(super) struct EndReason {
     pub(super) detail: String,
     /// Until when the use of the model is limited.
     pub(super) until: Option<Stamp>,
+    /// Whether the model could not be reached.
+    pub(super) is_unreachable: bool,
 }
 
 impl EndReason {
     pub(super) fn new(cause: Cause, detail: impl Into<String>) -> Self {
-        Self { cause, detail: detail.into(), until: None }
+        Self { cause, detail: detail.into(), until: None, is_unreachable: false }
     }
 }
 

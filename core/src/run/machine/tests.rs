@@ -2,6 +2,7 @@
 
 mod again;
 mod bounds;
+mod outages;
 mod seals;
 mod stops;
 mod wishes;
@@ -729,12 +730,15 @@ fn history(seed: u64) {
             6 => AgentEvent::TurnEnded(TurnEnd::Interrupted),
             7 | 8 => AgentEvent::TurnEnded(TurnEnd::Done("HANDOFF done".repeat(round % 2))),
             9 => AgentEvent::TurnEnded(TurnEnd::Failed {
-                failure: [TurnFailure::Overflow, TurnFailure::Overloaded, TurnFailure::Other]
+                failure: [TurnFailure::Overflow, TurnFailure::Unreachable, TurnFailure::Other]
                     [round % 3],
                 why: "why".to_owned(),
             }),
             10 => AgentEvent::Compacted,
-            11 => AgentEvent::Retrying { attempt: 3, why: "503".to_owned(), at: None },
+            11 => {
+                let failure = [TurnFailure::Overloaded, TurnFailure::Unauthorized][round % 2];
+                AgentEvent::Retrying { attempt: 3, why: "503".to_owned(), at: None, failure }
+            }
             12 => AgentEvent::ToolBegan { id: "1".into(), name: "t".into(), detail: String::new() },
             _ => {
                 if let Some(attempt) = open.take_if(|_| round.is_multiple_of(5)) {

@@ -169,7 +169,7 @@ fn a_limit_without_a_time_and_with_one() {
 #[test]
 fn what_the_agent_tries_again_by_itself() {
     let bench = played(include_str!("../recorded/retry.jsonl"));
-    let retry = "retry 1 rate_limit (429) at 2026-11-15T12:00:01.000Z";
+    let retry = "retry 1 Limited { until: None } rate_limit (429) at 2026-11-15T12:00:01.000Z";
     assert_eq!(bench.without_numbers(), [READY, retry, "text Fine.", "done Fine."]);
 }
 
@@ -200,7 +200,7 @@ fn a_word_of_the_agent_tells_as_well() {
         ("overloaded", "Overloaded: it failed"),
         ("authentication_failed", "Unauthorized: it failed"),
         ("billing_error", "Unauthorized: it failed"),
-        ("server_error", "Other: it failed"),
+        ("server_error", "Unreachable: it failed"),
     ] {
         let mut bench = Bench::new();
         bench.prompt();
