@@ -12,8 +12,14 @@ const FIRST: u64 = 5 << 32;
 
 /// A server, and two clients with these capabilities.
 fn shared(capabilities: &Value) -> World {
+    shared_with(capabilities, json!({}))
+}
+
+/// The same with a server that offers this besides.
+fn shared_with(capabilities: &Value, offers: Value) -> World {
     let settings = Settings { is_transparent: true, first_link: FIRST, ..settings() };
     let mut world = World::new(settings, &[(backend("a"), &["get"])]);
+    world.offers = json!({"a": offers});
     for client in [1, 2] {
         world.join(client, Access::default());
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities});
@@ -49,6 +55,36 @@ fn names_and_lists_are_the_servers_own() {
     world.server_says("a", &changed, None);
     for client in [1, 2] {
         assert_eq!(world.notifications(client), ["notifications/tools/list_changed"]);
+    }
+}
+
+#[test]
+fn the_pages_of_tasks_have_the_servers_own_cursors() {
+    let tasks = json!({"tasks": {"list": {}, "requests": {"tools": {"call": {}}}}});
+    let mut world = shared_with(&json!({}), tasks);
+    world.silent.extend(["tools/call", "tasks/list"]);
+    let mut ask = |method: &str, params: Value, result: Value| {
+        let id = world.send(1, method, params);
+        let (_, sent) = world.heard.last().expect("a request").clone();
+        let answer = json!({"jsonrpc": "2.0", "id": sent["id"], "result": result});
+        world.server_says("a", &answer, None);
+        let answer = world.answer_to(1, &id).expect("an answer");
+        (sent["params"].clone(), answer["result"].clone())
+    };
+    for own in ["t1", "t2"] {
+        let task = json!({"taskId": own, "status": "working"});
+        ask("tools/call", json!({"name": "get", "task": {}}), json!({"task": task}));
+    }
+    let page = |own: &str| json!([{"taskId": own, "status": "working"}]);
+    // A cursor of the server may look like one of the gateway's.
+    for cursor in ["2", "t0:2"] {
+        let first = json!({"tasks": page("t1"), "nextCursor": cursor});
+        let (_, first) = ask("tasks/list", json!({}), first);
+        assert_eq!((&first["tasks"], &first["nextCursor"]), (&page("t1"), &json!(cursor)));
+        let (sent, last) =
+            ask("tasks/list", json!({"cursor": cursor}), json!({"tasks": page("t2")}));
+        assert_eq!((&sent["cursor"], &last["tasks"]), (&json!(cursor), &page("t2")));
+        assert_eq!(last["nextCursor"], Value::Null);
     }
 }
 
