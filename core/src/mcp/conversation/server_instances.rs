@@ -106,6 +106,10 @@ impl Conversation {
         }
         if self.ids.take_own(id, generation) {
             return self.own_answered(generation, id, &line, is_error);
+            // The failures may have been reported when this instance was there already.
+            if instance.stage != SessionStage::Leaving {
+                self.down = None;
+            }
         }
         let leaving = self.instances.is(generation, SessionStage::Leaving);
         // On its way out a server says that the connection is closed, or that it ends a listen in

@@ -206,3 +206,31 @@ fn who_waits_for_a_server_that_does_not_start_hears_why_after_the_second_time() 
     bench.client(INITIALIZE);
     assert!(matches!(&bench.server(4, INITIALIZED_RESULT)[..], [Done::Client(_)]));
 }
+
+#[test]
+fn a_failure_to_start_is_forgotten_when_an_instance_answers() {
+    let mut bench = Bench::new();
+    let end = |bench: &mut Bench, generation: u64, how: &str| {
+        let (generation, cause) = (Generation(generation), EndCause::ByItself);
+        bench.handle(Input::Ended { generation, read: None, how: how.to_owned(), cause })
+    };
+    bench.client(INITIALIZE);
+    for generation in [1, 2] {
+        bench.start(generation);
+        assert_eq!(end(&mut bench, generation, "exited with code 1"), []);
+    }
+    // The third one starts slowly, and the failures are reported meanwhile.
+    bench.start(3);
+    bench.wait(Duration::from_secs(3), false);
+    assert!(matches!(&bench.server(3, INITIALIZED_RESULT)[..], [Done::Client(_)]));
+    end(&mut bench, 3, "was killed");
+    assert_eq!(bench.client(r#"{"jsonrpc":"2.0","id":5,"method":"tools/list"}"#), [], "it waits");
+    let opened = bench.start(4);
+    let Some(Done::Server(4, opening)) = opened.first() else { panic!("{opened:?}") };
+    let id = json::get(opening.as_bytes(), &["id"]).expect("an id");
+    let id = String::from_utf8_lossy(id).into_owned();
+    let served =
+        bench.server(4, &INITIALIZED_RESULT.replace(r#""id":0"#, &format!(r#""id":{id}"#)));
+    let is_it = |done: &Done| matches!(done, Done::Server(4, line) if line.contains("tools/list"));
+    assert!(served.iter().any(is_it), "{served:?}");
+}
