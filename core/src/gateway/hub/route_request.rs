@@ -369,7 +369,7 @@ impl Hub {
                 directory.out.answer_error(request.client, request.id, -32602, why);
             }
             Ok(Some(link)) if self.held.must_wait(link, &request, asking, &directory.out) => {
-                self.held.hold_for_turn(link, &request, directory.out.now);
+                self.held.hold_for_turn(link, &request, &directory.out);
             }
             Ok(Some(link)) => {
                 let timeout = directory.backends.slots[slot].backend.call_timeout;

@@ -161,7 +161,7 @@ fn calls_that_ask_run_while_no_other_client_has_one() {
     assert_eq!((calls_of(&world, "get"), calls_of(&world, "put")), (2, 1));
     ask(&mut world, 2);
     assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (1, 1));
-    // The first one's call waits for both of them, and later ones do not overtake it.
+    // The first one's call waits for both of them.
     assert_eq!(call(&mut world, 1, "get"), None);
     let numbers: Vec<Value> = world
         .heard
@@ -171,12 +171,12 @@ fn calls_that_ask_run_while_no_other_client_has_one() {
         .take(2)
         .map(|(_, line)| line["id"].clone())
         .collect();
-    assert_eq!(call(&mut world, 2, "put"), None);
     for number in numbers {
         assert_eq!(calls_of(&world, "get"), 2);
         end(&mut world, Some(number));
     }
     assert_eq!((calls_of(&world, "get"), calls_of(&world, "put")), (3, 1));
+    assert_eq!(call(&mut world, 2, "put"), None);
     // A client that leaves frees the others too, once its call has ended.
     let last = world.heard.iter().rev().find(|(_, line)| line["method"] == "tools/call");
     let last = last.map(|(_, line)| line["id"].clone());
@@ -184,6 +184,46 @@ fn calls_that_ask_run_while_no_other_client_has_one() {
     assert_eq!(calls_of(&world, "put"), 1);
     end(&mut world, last);
     assert_eq!(calls_of(&world, "put"), 2);
+}
+
+#[test]
+fn a_call_that_needs_another_of_its_client_is_not_held_up_by_those_that_wait_for_it() {
+    let mut world = shared(&json!({"sampling": {}}));
+    world.silent.push("tools/call");
+    let first = call(&mut world, 1, "get");
+    ask(&mut world, 1);
+    assert_eq!(call(&mut world, 2, "get"), None);
+    // To answer the question, the first client calls other tools, and one that asks it something too.
+    let (second, third) = (call(&mut world, 1, "put"), call(&mut world, 1, "get"));
+    assert!(second.is_some() && third.is_some(), "{second:?} {third:?}");
+    ask(&mut world, 2);
+    assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (2, 0));
+    end(&mut world, third);
+    end(&mut world, first);
+    // What it calls from now on waits for its turn: the second client's is first.
+    assert_eq!(call(&mut world, 1, "put"), None);
+    assert_eq!((calls_of(&world, "get"), calls_of(&world, "put")), (2, 1));
+    end(&mut world, second);
+    assert_eq!(calls_of(&world, "get"), 3);
+    ask(&mut world, 3);
+    assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (2, 1));
+}
+
+#[test]
+fn a_call_that_its_client_waits_for_goes_on_before_those_that_wait_for_that_client() {
+    let mut world = shared(&json!({"sampling": {}}));
+    world.silent.push("tools/call");
+    let learnt = call(&mut world, 1, "get");
+    ask(&mut world, 1);
+    end(&mut world, learnt);
+    let (first, other) = (call(&mut world, 1, "put"), call(&mut world, 2, "put"));
+    assert!(first.is_some() && other.is_some());
+    // Both clients' next calls wait for the other's call that runs.
+    assert_eq!((call(&mut world, 2, "get"), call(&mut world, 1, "get")), (None, None));
+    end(&mut world, other);
+    assert_eq!(calls_of(&world, "get"), 2, "the first one's");
+    ask(&mut world, 2);
+    assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (2, 0));
 }
 
 #[test]
