@@ -653,3 +653,32 @@ fn an_older_version_and_a_path_that_is_gone_are_replaced() {
         ["uvx".to_owned(), format!("afresh@{VERSION}")]
     );
 }
+
+#[test]
+fn the_users_file_gets_a_whole_path_by_whatever_name_it_is_given() {
+    let env = TestEnv::new();
+    let link = env.home().with_file_name("link");
+    symlink(env.home(), &link).unwrap();
+    let program = afresh_binary();
+    let folders = [program.parent().unwrap()];
+    let absolute = env.home().join(".cursor/mcp.json").display().to_string();
+    for (home, name) in [
+        (env.home(), "../home/.cursor/mcp.json"),
+        (env.home(), "../link/.cursor/mcp.json"),
+        (link, &*absolute),
+    ] {
+        put(&env.home(), &[(".cursor/mcp.json", ONE)]);
+        let mut command = Command::new(&program);
+        env.furnish(&mut command);
+        command.args(["adopt", "--yes", name]).env("HOME", &home);
+        command.env("PATH", std::env::join_paths(folders).unwrap()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let first = &words(env.home().join(".cursor/mcp.json"))[0];
+        assert_eq!(*first, program.display().to_string(), "{name}");
+    }
+    // Another's, in a folder of the same name, is a project's.
+    put(&env.work(), &[(".cursor/mcp.json", ONE)]);
+    assert_eq!(adopt(&env, &["--yes", "../work/.cursor/mcp.json"]).code, Some(0));
+    assert_eq!(words(env.work().join(".cursor/mcp.json"))[0], "afresh");
+}

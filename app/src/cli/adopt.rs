@@ -225,7 +225,7 @@ impl Invocations {
     fn of(&self, file: &ClientFile) -> &[String] {
         // A file that is named is a project's where projects have one of that name.
         let is_users =
-            |path: &str| self.home.as_ref().is_some_and(|home| file.path == home.join(path));
+            |path: &str| self.home.as_ref().is_some_and(|home| file.is_at(&home.join(path)));
         let is_projects = |path: &Path| {
             project_files().any(|known| path.ends_with(known.path) && !is_users(known.path))
         };
