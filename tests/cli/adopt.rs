@@ -682,3 +682,29 @@ fn the_users_file_gets_a_whole_path_by_whatever_name_it_is_given() {
     assert_eq!(adopt(&env, &["--yes", "../work/.cursor/mcp.json"]).code, Some(0));
     assert_eq!(words(env.work().join(".cursor/mcp.json"))[0], "afresh");
 }
+
+#[test]
+fn flags_are_added_to_what_was_adopted_before() {
+    let env = TestEnv::new();
+    env.write(".mcp.json", ONE);
+    assert_eq!(adopt(&env, &["--yes"]).code, Some(0));
+    let path = || env.work().join(".mcp.json");
+    let done = adopt(&env, &["--share"]);
+    assert_eq!(done.code, Some(1), "it is due: {}", done.stderr);
+    assert!(done.stdout.contains("--share"), "{}", done.stdout);
+    let done = adopt(&env, &["--share", "--yes"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("added flags to `one` in `.mcp.json`"), "{}", done.stderr);
+    let line = "afresh mcp --name one --share -- cat -u";
+    assert_eq!(words(path()).join(" "), line);
+    let done = adopt(&env, &["--share", "--yes"]);
+    assert!(done.stderr.contains("nothing to change"), "{}", done.stderr);
+    assert_eq!(words(path()).join(" "), line);
+    // Those that do not go together with what is there are refused, before a client fails with them.
+    let done = adopt(&env, &["--yes", "--with=--trace=t"]);
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("`one` in `.mcp.json` has other flags"), "{}", done.stderr);
+    assert_eq!(words(path()).join(" "), line);
+    assert_eq!(adopt(&env, &["--undo", "--yes"]).code, Some(0));
+    assert_eq!(text(path()), ONE);
+}
