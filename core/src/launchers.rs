@@ -69,8 +69,11 @@ fn is_shell(program: &str) -> bool {
     ["sh", "dash", "bash", "zsh", "ksh", "busybox"].contains(&program)
 }
 
+/// Node or Bun, also with a version behind the name: Fedora's npx runs `node-22`.
 fn is_node(program: &str) -> bool {
-    ["node", "nodejs", "bun"].contains(&program)
+    let name = program.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = if name == program { name } else { name.strip_suffix('-').unwrap_or(name) };
+    ["node", "nodejs", "bun"].contains(&name)
 }
 
 #[cfg(test)]
@@ -113,6 +116,14 @@ mod tests {
             // A client that npx has started may outlive npx.
             (&[NPX, OTHER], &["node", "sh", "node"], &[]),
             (&[("npm_lifecycle_event", "start"), OURS], &["sh", "node"], &[]),
+            // A distribution's node has its version in its name.
+            (&[LAUNCHER], &["node-22", "zsh"], &[10]),
+            (&[NPX, OURS], &["node-22", "client"], &[10]),
+            (&[NPX, OURS], &["sh", "nodejs18", "client"], &[10, 11]),
+            (&[NPX, OURS], &["bun-1", "client"], &[10]),
+            (&[NPX, OURS], &["node-gyp", "client"], &[]),
+            (&[NPX, OURS], &["node-", "client"], &[]),
+            (&[NPX, OURS], &["nodemon", "client"], &[]),
             (&[], &["uv", "client"], &[10]),
             (&[], &["uvx", "uv"], &[10]),
             (&[], &["python", "uv"], &[]),

@@ -653,3 +653,58 @@ fn an_older_version_and_a_path_that_is_gone_are_replaced() {
         ["uvx".to_owned(), format!("afresh@{VERSION}")]
     );
 }
+
+#[test]
+fn the_users_file_gets_a_whole_path_by_whatever_name_it_is_given() {
+    let env = TestEnv::new();
+    let link = env.home().with_file_name("link");
+    symlink(env.home(), &link).unwrap();
+    let program = afresh_binary();
+    let folders = [program.parent().unwrap()];
+    let absolute = env.home().join(".cursor/mcp.json").display().to_string();
+    for (home, name) in [
+        (env.home(), "../home/.cursor/mcp.json"),
+        (env.home(), "../link/.cursor/mcp.json"),
+        (link, &*absolute),
+    ] {
+        put(&env.home(), &[(".cursor/mcp.json", ONE)]);
+        let mut command = Command::new(&program);
+        env.furnish(&mut command);
+        command.args(["adopt", "--yes", name]).env("HOME", &home);
+        command.env("PATH", std::env::join_paths(folders).unwrap()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let first = &words(env.home().join(".cursor/mcp.json"))[0];
+        assert_eq!(*first, program.display().to_string(), "{name}");
+    }
+    // Another's, in a folder of the same name, is a project's.
+    put(&env.work(), &[(".cursor/mcp.json", ONE)]);
+    assert_eq!(adopt(&env, &["--yes", "../work/.cursor/mcp.json"]).code, Some(0));
+    assert_eq!(words(env.work().join(".cursor/mcp.json"))[0], "afresh");
+}
+
+#[test]
+fn flags_are_added_to_what_was_adopted_before() {
+    let env = TestEnv::new();
+    env.write(".mcp.json", ONE);
+    assert_eq!(adopt(&env, &["--yes"]).code, Some(0));
+    let path = || env.work().join(".mcp.json");
+    let done = adopt(&env, &["--share"]);
+    assert_eq!(done.code, Some(1), "it is due: {}", done.stderr);
+    assert!(done.stdout.contains("--share"), "{}", done.stdout);
+    let done = adopt(&env, &["--share", "--yes"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("added flags to `one` in `.mcp.json`"), "{}", done.stderr);
+    let line = "afresh mcp --name one --share -- cat -u";
+    assert_eq!(words(path()).join(" "), line);
+    let done = adopt(&env, &["--share", "--yes"]);
+    assert!(done.stderr.contains("nothing to change"), "{}", done.stderr);
+    assert_eq!(words(path()).join(" "), line);
+    // Those that do not go together with what is there are refused, before a client fails with them.
+    let done = adopt(&env, &["--yes", "--with=--trace=t"]);
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("`one` in `.mcp.json` has other flags"), "{}", done.stderr);
+    assert_eq!(words(path()).join(" "), line);
+    assert_eq!(adopt(&env, &["--undo", "--yes"]).code, Some(0));
+    assert_eq!(text(path()), ONE);
+}

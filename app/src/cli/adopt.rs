@@ -34,7 +34,8 @@ use crate::output::{self, Paint};
 /// Into your own configurations it writes afresh's whole path, since a client that was started from a desktop may have
 /// another PATH than your shell. Into a project's, which others share, it writes `afresh` if that leads to this
 /// program, or else `npx -y afresh@VERSION` (or `uvx`). Where npx or uvx runs it, it writes that. `--afresh` decides
-/// otherwise. An older version that stands there is replaced by this one, and so is a path that is gone.
+/// otherwise. An older version that stands there is replaced by this one, and so is a path that is gone. Servers that were
+/// adopted before get the flags of `--share` and `--with` that they lack; those that they have stay as they are.
 ///
 /// Exits with 1 where changes are due and were not made, with 3 where a file cannot be understood, with 4
 /// where there is none, with 5 where one cannot be read or changed.
@@ -225,7 +226,7 @@ impl Invocations {
     fn of(&self, file: &ClientFile) -> &[String] {
         // A file that is named is a project's where projects have one of that name.
         let is_users =
-            |path: &str| self.home.as_ref().is_some_and(|home| file.path == home.join(path));
+            |path: &str| self.home.as_ref().is_some_and(|home| file.is_at(&home.join(path)));
         let is_projects = |path: &Path| {
             project_files().any(|known| path.ends_with(known.path) && !is_users(known.path))
         };
@@ -265,6 +266,27 @@ fn check_flags(flags: &[String]) -> CommandResult<()> {
     };
     Err(CommandError::new(Exit::Usage, format!("`afresh mcp` does not take this: {problem}"))
         .hint("`afresh help mcp` has its flags; give each word by a `--with` of its own"))
+}
+
+/// Flags that were added to others must go together with these, or the client could not start its server any more.
+fn check_added_flags(
+    path: &str,
+    new: &str,
+    touched: &[(String, EntryChange)],
+) -> CommandResult<()> {
+    let read = File::read(path, new.as_bytes())
+        .map_err(|error| CommandError::ready(Exit::Config, error.to_string()))?;
+    let has_added = |server: &ClientServer| {
+        touched.iter().any(|(name, change)| *name == server.name && *change != EntryChange::Wrap)
+    };
+    for server in read.servers.iter().filter(|server| has_added(server)) {
+        let flags: Vec<String> = server.mcp_flags().into_iter().map(str::to_owned).collect();
+        check_flags(&flags).map_err(|error| {
+            let name = harmless(&server.name);
+            error.hint(format!("`{name}` in `{}` has other flags already", harmless(path)))
+        })?;
+    }
+    Ok(())
 }
 
 /// Reads the files that are meant, and the user's where these are not.
@@ -355,9 +377,12 @@ fn plan(
         false => server.change(wrapper),
     };
     let touched = read.servers.iter().filter(|server| wanted(server));
-    let touched =
+    let touched: Vec<(String, EntryChange)> =
         touched.filter_map(|server| Some((server.name.clone(), change(server)?))).collect();
     let (servers, new, diff) = (read.servers.clone(), read.with(&edits), read.diff(&edits));
+    if !wrapper.with.is_empty() {
+        check_added_flags(&path, &new, &touched)?;
+    }
     let is_empty = servers.is_empty() && file.scope == FileOwner::Named;
     if is_empty {
         let problem = format!("no MCP server was found in `{}`", harmless(&path));
@@ -549,7 +574,11 @@ fn conclude(
 /// Names the servers of a file that have changed.
 fn name_changes(path: &str, plan: &AdoptPlan, is_undo: bool) {
     let wrapped = if is_undo { "undid" } else { "adopted" };
-    for (which, did) in [(EntryChange::Wrap, wrapped), (EntryChange::Update, "updated")] {
+    for (which, did) in [
+        (EntryChange::Wrap, wrapped),
+        (EntryChange::Update, "updated"),
+        (EntryChange::AddFlags, "added flags to"),
+    ] {
         let names = plan.touched.iter().filter(|(_, change)| *change == which);
         let names: Vec<String> = names.map(|(name, _)| format!("`{}`", harmless(name))).collect();
         if !names.is_empty() {

@@ -292,7 +292,7 @@ pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResul
 
 #[cfg(test)]
 mod tests {
-    use afresh_core::adopt::MCP_FLAGS_ALONE;
+    use afresh_core::adopt::{MCP_FLAGS_ALONE, MCP_FLAGS_SEVERAL};
     use clap::{ArgAction, Parser};
 
     use super::*;
@@ -331,5 +331,18 @@ mod tests {
             .collect();
         alone.sort();
         assert_eq!(alone, MCP_FLAGS_ALONE);
+    }
+
+    #[test]
+    fn adopt_knows_which_flags_may_be_given_several_times() {
+        let command = <Line as clap::CommandFactory>::command();
+        let is_several = |argument: &&clap::Arg| matches!(argument.get_action(), ArgAction::Append);
+        let mut several: Vec<String> = command
+            .get_arguments()
+            .filter(is_several)
+            .filter_map(|argument| argument.get_long().map(|name| format!("--{name}")))
+            .collect();
+        several.sort();
+        assert_eq!(several, MCP_FLAGS_SEVERAL);
     }
 }

@@ -22,7 +22,9 @@ use std::ops::Range;
 pub use self::diff::{DiffLine, DiffMark};
 pub(crate) use self::invocation::names_afresh;
 pub use self::invocation::{Audience, Invocation, OwnProgram, PackageRunner, is_afresh, is_older};
-pub use self::wrapper::{ClientServer, EntryChange, MCP_FLAGS_ALONE, State, Wrapper};
+pub use self::wrapper::{
+    ClientServer, EntryChange, MCP_FLAGS_ALONE, MCP_FLAGS_SEVERAL, State, Wrapper,
+};
 pub(crate) use self::wrapper::{SpannedText, Start};
 pub use self::yaml_snippet::{is_yaml, yaml_snippet};
 

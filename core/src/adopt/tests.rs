@@ -309,6 +309,63 @@ fn an_older_version_is_replaced_in_place_and_no_other() {
 }
 
 #[test]
+fn flags_that_are_missing_are_added_to_what_was_adopted_before() {
+    let share = ["--share".to_owned()];
+    let both = ["--share".to_owned(), "--max-restarts".to_owned(), "0".to_owned()];
+    for (path, text) in [
+        (
+            "x.json",
+            r#"{"mcpServers":{"a":{"command":"npx","args":["-y","s"]},"b":{"command":"./b"}}}"#,
+        ),
+        (
+            "x.json",
+            "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"npx\",\n      \"args\": [\n        \"s\"\n      ]\n    }\n  }\n}",
+        ),
+        (
+            "opencode.json",
+            r#"{ "mcp": { "a": { "type": "local", "command": ["bun", "x", "s"] } } }"#,
+        ),
+        (
+            "config.toml",
+            "[mcp_servers.a]\ncommand = \"uvx\"\nargs = [\"s\"]\n\n[mcp_servers.b]\ncommand = \"s\"\n",
+        ),
+    ] {
+        for plain in [PLAIN, NPX, UVX] {
+            let before = adopted(path, text, &plain);
+            for with in [&share[..], &both[..]] {
+                let wrapper = Wrapper { with, ..plain };
+                let change = read(path, &before).servers[0].change(&wrapper);
+                assert_eq!(change, Some(EntryChange::AddFlags));
+                let new = adopted(path, &before, &wrapper);
+                assert_eq!(new, adopted(path, text, &wrapper), "as if it was adopted with them");
+                assert_eq!(adopted(path, &new, &wrapper), new, "they are there once");
+                assert_eq!(undone(path, &new), text, "undone from {new}");
+            }
+            // A part of them is there, and another value of one is left.
+            let some = adopted(path, text, &Wrapper { with: &both[1..], ..plain });
+            let new = adopted(path, &some, &Wrapper { with: &both, ..plain });
+            assert_eq!(new.matches("--share").count(), read(path, text).servers.len(), "{new}");
+            assert_eq!(new.matches("--max-restarts").count(), read(path, text).servers.len());
+            let other = ["--max-restarts=5".to_owned()];
+            assert_eq!(adopted(path, &some, &Wrapper { with: &other, ..plain }), some);
+            assert_eq!(undone(path, &new), text);
+        }
+    }
+    // A version is brought up to date at the same time.
+    let text =
+        r#"{"mcpServers":{"a":{"command":"npx","args":["-y","afresh@0.1.0","mcp","--","s"]}}}"#;
+    let new = r#"{"mcpServers":{"a":{"command":"npx","args":["-y","afresh@0.2.0","mcp","--share","--","s"]}}}"#;
+    assert_eq!(adopted("x.json", text, &Wrapper { with: &share, ..NPX }), new);
+    // Those that may be given several times are added where their value is another.
+    let watch = |path: &str| ["--watch".to_owned(), path.to_owned()];
+    let text =
+        r#"{"mcpServers":{"a":{"command":"afresh","args":["mcp","--watch","src","--","s"]}}}"#;
+    assert_eq!(adopted("x.json", text, &Wrapper { with: &watch("src"), ..PLAIN }), text);
+    let new = r#"{"mcpServers":{"a":{"command":"afresh","args":["mcp","--watch","lib","--watch","src","--","s"]}}}"#;
+    assert_eq!(adopted("x.json", text, &Wrapper { with: &watch("lib"), ..PLAIN }), new);
+}
+
+#[test]
 fn a_path_that_is_gone_gives_way_to_the_invocation_of_today() {
     let gone = ["/old/afresh".to_owned()];
     let flat = r#"{"servers": {"a": {"command": "/old/afresh", "args": ["mcp", "--name", "a", "--", "x", "y"]}}}"#;

@@ -159,11 +159,20 @@ impl ClientServer {
         rest.is_some_and(is_ours).then(|| found.read(&texts))
     }
 
+    /// The flags that its invocation gives `afresh mcp`, where it does.
+    pub fn mcp_flags(&self) -> Vec<&str> {
+        let words = self.launch.words();
+        let Wrapped::Yes { command, flags } = behind(&words) else { return Vec::new() };
+        let flags = words[flags..command].iter().map(|word| word.text.as_str());
+        flags.filter(|word| *word != "--").collect()
+    }
+
     /// What the wrapper would change here.
     pub fn change(&self, wrapper: &Wrapper<'_>) -> Option<EntryChange> {
         match self.state() {
             State::Plain => Some(EntryChange::Wrap),
             State::Adopted if self.stale(wrapper).is_some() => Some(EntryChange::Update),
+            State::Adopted if self.missing(wrapper).is_some() => Some(EntryChange::AddFlags),
             State::Adopted | State::Remote | State::Odd(_) => None,
         }
     }
@@ -181,8 +190,47 @@ impl ClientServer {
         (found.program == 0 && is_gone).then_some(Stale::Path(words[0]))
     }
 
-    /// The changes that bring its invocation of afresh up to date.
+    /// The flags that its invocation of afresh lacks, and the word that they go behind. A flag that is there with another
+    /// value stays, unless it may be given several times.
+    fn missing<'a>(&self, wrapper: &Wrapper<'a>) -> Option<(&SpannedText, Vec<&'a str>)> {
+        let words = self.launch.words();
+        let Wrapped::Yes { command, flags } = behind(&words) else { return None };
+        let own: Vec<&str> = words[flags..command].iter().map(|word| word.text.as_str()).collect();
+        let own = FlagWords::all(&own);
+        let with: Vec<&str> = wrapper.with.iter().map(String::as_str).collect();
+        let is_there = |flag: &FlagWords<'_>| {
+            let is_several = MCP_FLAGS_SEVERAL.contains(&flag.name);
+            let is_it = |its: &FlagWords<'_>| {
+                its.name == flag.name && (!is_several || its.value == flag.value)
+            };
+            own.iter().any(is_it)
+        };
+        let missing = FlagWords::all(&with).into_iter().filter(|flag| !is_there(flag));
+        let missing: Vec<&str> =
+            missing.flat_map(|flag| with[flag.words].iter().copied()).collect();
+        let name = own.first().filter(|flag| flag.name == "--name");
+        let before = flags + name.map_or(0, |name| name.words.len());
+        (!missing.is_empty()).then(|| (words[before - 1], missing))
+    }
+
+    /// The changes that bring its invocation of afresh up to date, and add the flags that it lacks.
     fn update(&self, text: &str, wrapper: &Wrapper<'_>) -> Vec<Edit> {
+        let mut edits = self.renew(text, wrapper);
+        let list = match &self.launch {
+            Launch::Whole(list) => Some(list),
+            Launch::Split(split) => split.args.as_ref().map(|args| &args.list),
+            Launch::Remote | Launch::Odd(_) => None,
+        };
+        if let Some((list, (word, missing))) = list.zip(self.missing(wrapper)) {
+            let comma = comma(text, list);
+            let flags = missing.into_iter().map(|flag| format!("{comma}{}", quote(flag)));
+            edits.push(Edit { range: word.range.end..word.range.end, text: flags.collect() });
+        }
+        edits
+    }
+
+    /// The changes that bring its invocation of afresh up to date.
+    fn renew(&self, text: &str, wrapper: &Wrapper<'_>) -> Vec<Edit> {
         let Some(stale) = self.stale(wrapper) else { return Vec::new() };
         let program = match stale {
             Stale::Package(word, newer) => {
@@ -213,7 +261,7 @@ impl ClientServer {
     pub(super) fn wrap(&self, text: &str, wrapper: &Wrapper<'_>) -> Vec<Edit> {
         match self.change(wrapper) {
             Some(EntryChange::Wrap) => {}
-            Some(EntryChange::Update) => return self.update(text, wrapper),
+            Some(EntryChange::Update | EntryChange::AddFlags) => return self.update(text, wrapper),
             None => return Vec::new(),
         }
         let Some(program) = wrapper.invocation.first() else { return Vec::new() };
@@ -290,6 +338,8 @@ pub enum EntryChange {
     Wrap,
     /// The version or the path of afresh in the wrapper is replaced.
     Update,
+    /// Flags of `afresh mcp` that the wrapper lacks are added to it.
+    AddFlags,
 }
 
 /// The part of an invocation that is out of date.
@@ -302,6 +352,35 @@ enum Stale<'a> {
 
 /// The flags of `afresh mcp` that stand alone, or have their value behind a `=`. Each other one is followed by its value.
 pub const MCP_FLAGS_ALONE: [&str; 3] = ["--restart-on-normal-exit", "--share", "--spare"];
+
+/// The flags of `afresh mcp` that may be given several times.
+pub const MCP_FLAGS_SEVERAL: [&str; 4] = ["--env", "--hook", "--share-env", "--watch"];
+
+/// A flag in a list of words.
+struct FlagWords<'a> {
+    name: &'a str,
+    value: Option<&'a str>,
+    /// The words that it consists of.
+    words: Range<usize>,
+}
+
+impl<'a> FlagWords<'a> {
+    /// All flags up to the command.
+    fn all(words: &[&'a str]) -> Vec<Self> {
+        let (mut all, mut at) = (Vec::new(), 0);
+        while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && **word != "--")
+        {
+            let (name, value, len) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value), 1),
+                None if MCP_FLAGS_ALONE.contains(word) => (*word, None, 1),
+                None => (*word, words.get(at + 1).copied(), 2),
+            };
+            all.push(Self { name, value, words: at..(at + len).min(words.len()) });
+            at += len;
+        }
+        all
+    }
+}
 
 /// Whether afresh stands in front of a command.
 pub(super) enum Wrapped {

@@ -89,13 +89,21 @@ pub struct FrontRequest {
     /// The id of the session that it may begin, as its client gets it: its name, and what is signed. None where that is the
     /// name alone.
     pub issued: Option<String>,
-    /// The parameters of `initialize` by which that session goes on where it is not known: it began in a gateway before
-    /// this one, and has not ended.
-    pub resumes: Option<Vec<u8>>,
+    /// What that session goes on with where it is not known: it began in a gateway before this one, and has not ended.
+    pub resumes: Option<ResumedSession>,
     /// Whether the client knows events without a message, as those of 2025-11-25 do.
     pub primes: bool,
     /// What it wants.
     pub ask: RequestKind,
+}
+
+/// What a session goes on with that began in a gateway before this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResumedSession {
+    /// The parameters of its `initialize`.
+    pub params: Vec<u8>,
+    /// Its streams and events are numbered from here on: higher than any number that it had before.
+    pub numbers_from: u64,
 }
 
 /// What a request wants.

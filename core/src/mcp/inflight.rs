@@ -173,6 +173,8 @@ pub(crate) struct Flight {
     pub(crate) was_sent_again: bool,
     /// When the client gave it up: it wants no answer any more.
     pub(crate) cancelled_at: Option<Time>,
+    /// It counts as given up because the client has the answer that was remembered.
+    pub(crate) is_answered_from_memory: bool,
     /// The raw token by which its progress is told.
     pub(crate) progress_token: Option<Vec<u8>>,
     /// When it was given to an instance.

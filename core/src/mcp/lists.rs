@@ -290,15 +290,7 @@ impl ListWatch {
         };
         match pages.add(kind, &line) {
             Some(list) => {
-                if shows_ours {
-                    self.tools.avoid(list.names());
-                }
-                self.known.insert(kind, list);
-                let line = self.with_ours(kind, line);
-                let result = json::get(&line, &["result"]).filter(|_| pages.count == 1);
-                let result = result.filter(|result| result.len() <= LIST_REMEMBERED_BYTES_MAX);
-                self.results.extend(result.map(|result| (kind, result.to_vec())));
-                return line;
+                return self.note_list(kind, list, line, pages.count);
             }
             None if pages.next.is_some() && pages.count < LIST_PAGES_MAX => {
                 self.reading.insert(kind, pages);
@@ -306,6 +298,44 @@ impl ListWatch {
             None => {}
         }
         self.with_ours(kind, line)
+    }
+
+    /// The client knows this list now, whose last page is in this answer.
+    fn note_list(&mut self, kind: Kind, list: NamedList, line: Vec<u8>, pages: usize) -> Vec<u8> {
+        if kind == Kind::Tools {
+            self.tools.avoid(list.names());
+        }
+        self.known.insert(kind, list);
+        let line = self.with_ours(kind, line);
+        let result = json::get(&line, &["result"]).filter(|_| pages == 1);
+        let result = result.filter(|result| result.len() <= LIST_REMEMBERED_BYTES_MAX);
+        self.results.extend(result.map(|result| (kind, result.to_vec())));
+        line
+    }
+
+    /// The server answers a request for a list whose client has got the remembered one meanwhile. Returns the list that
+    /// the client is to read again, because it is another.
+    pub(super) fn listed_late(
+        &mut self,
+        flight: &Flight,
+        line: &[u8],
+        is_error: bool,
+    ) -> Option<Kind> {
+        let kind = Kind::of_method(&flight.method).filter(|_| !is_error)?;
+        self.results.remove(&kind);
+        let mut pages = Pages::default();
+        let Some(list) = pages.add(kind, line) else {
+            // The remembered one has a single page.
+            return pages.next.is_some().then_some(kind);
+        };
+        let is_same = self.known.get(&kind) == Some(&list);
+        self.note_list(kind, list, line.to_vec(), pages.count);
+        (!is_same).then_some(kind)
+    }
+
+    /// The server says that lists have changed: what it has answered before is not given to the client any more.
+    pub(super) fn forget_results(&mut self, notification: &str) {
+        self.results.retain(|kind, _| kind.notification() != notification);
     }
 
     /// The raw result that a request for a list had the last time.
@@ -330,7 +360,7 @@ impl ListWatch {
         let owed = requests.ids_of(is_owed);
         let answer = |id: Id| {
             let flight = requests.get_mut(&id)?;
-            flight.cancelled_at = Some(now);
+            (flight.cancelled_at, flight.is_answered_from_memory) = (Some(now), true);
             Some(responses::result(&id, self.remembered(flight)?))
         };
         owed.into_iter().filter_map(answer).collect()

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io};
 
 use afresh_core::gateway::http::{
-    Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, SentMessage,
-    SessionId,
+    Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, ResumedSession,
+    SentMessage, SessionId,
 };
 use afresh_core::gateway::settings::{FrontAddress, FrontSettings};
 use afresh_core::gateway::{ClientId, Input};
@@ -297,7 +297,10 @@ impl HttpFront {
                 if let Some(name) = &asked.session
                     && !self.core.has_session(name)
                 {
-                    asked.resumes = self.ended.resumable(name, authorization.as_deref());
+                    let params = self.ended.resumable(name, authorization.as_deref());
+                    // A gateway numbers less than one event in a microsecond: those before have lower numbers.
+                    let numbers_from = (crate::clock::now().unix_nanos() / 1_000) as u64;
+                    asked.resumes = params.map(|params| ResumedSession { params, numbers_from });
                 }
                 self.outlets.insert(asked.exchange, outlet);
                 self.handle(FrontInput::Request(*asked));

@@ -82,6 +82,11 @@ impl ClientFile {
         Self { within: Some(folder.to_owned()), ..self }
     }
 
+    /// Whether it is the file of this path, whichever way the two paths lead there.
+    pub fn is_at(&self, path: &Path) -> bool {
+        are_same_file(&self.path, path)
+    }
+
     /// The files that exist: the project's, from `cwd` up to its root, then the user's.
     ///
     /// `variable` gives those variables that are absolute paths; `home` is the user's folder.
@@ -114,11 +119,12 @@ impl ClientFile {
                 within: Some(root.to_owned()),
             })
         });
-        let is_users = |file: &Self| user.iter().any(|other| other.path == file.path);
-        let mut found: Vec<Self> = project.filter(|file| !is_users(file)).collect();
-        found.extend(user);
         // A file whose existence is unknown fails when it is read.
-        found.retain(|file| file.path.try_exists().unwrap_or(true));
+        let exists = |file: &Self| file.path.try_exists().unwrap_or(true);
+        user.retain(exists);
+        let is_users = |file: &Self| user.iter().any(|other| file.is_at(&other.path));
+        let mut found: Vec<Self> = project.filter(|file| exists(file) && !is_users(file)).collect();
+        found.extend(user);
         found
     }
 
@@ -177,6 +183,11 @@ impl ClientText {
         )
         .map_err(|source| WriteClientFileError::Replace(path(), source))
     }
+}
+
+fn are_same_file(one: &Path, other: &Path) -> bool {
+    let canonical = || Some((one.canonicalize().ok()?, other.canonicalize().ok()?));
+    one == other || canonical().is_some_and(|(one, other)| one == other)
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
@@ -295,6 +306,27 @@ mod tests {
         assert_eq!(find("repo/sub", None), wanted(&["repo/sub/.vscode/mcp.json"]));
         // At home, what is the user's is not the project's.
         assert_eq!(find("", None), wanted(&[".mcp.json"]));
+    }
+
+    #[test]
+    fn the_users_files_are_found_once_by_whatever_path() {
+        let dir = TempDir::new();
+        put(dir.join("home/.cursor/mcp.json"));
+        put(dir.join("home/.mcp.json"));
+        symlink("home", dir.join("link")).unwrap();
+        for (cwd, home) in [("home", "link"), ("link", "home"), ("link/../home", "home")] {
+            let found = ClientFile::find(&dir.join(cwd), None, Some(&dir.join(home)), &|_| None);
+            let found: Vec<(FileOwner, PathBuf)> =
+                found.into_iter().map(|file| (file.scope, file.path)).collect();
+            let wanted = [
+                (FileOwner::Project, dir.join(cwd).join(".mcp.json")),
+                (FileOwner::User, dir.join(home).join(".cursor/mcp.json")),
+            ];
+            assert_eq!(found, wanted, "{cwd} {home}");
+        }
+        let named = ClientFile::named(dir.join("home/../link/.cursor/../.mcp.json"));
+        assert!(named.is_at(&dir.join("home/.mcp.json")) && !named.is_at(&dir.join("home/x")));
+        assert!(!named.is_at(&dir.join("home/.cursor/mcp.json")));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) struct FrontClient {
     /// When its idle time is checked.
     pub(super) idle_at: Option<Time>,
     pub(super) bucket: Bucket,
-    /// By their numbers; those of requests are 1, 2, 3…
+    /// By their numbers; those of requests are 1, 2, 3…, or begin above all earlier ones in a session that goes on.
     pub(super) streams: BTreeMap<u64, MessageStream>,
     pub(super) last_stream: u64,
     /// Whether it was said that it does not read, or that messages for it are lost.
@@ -123,6 +123,11 @@ pub(super) struct MessageStream {
 }
 
 impl MessageStream {
+    /// One whose events are numbered behind this number.
+    pub(super) fn numbered_from(number: u64) -> Self {
+        Self { last: number, written: number, ..Self::default() }
+    }
+
     /// Adds a message; returns its event, and how many before it are lost for good.
     pub(super) fn push(&mut self, number: u64, line: &[u8]) -> (Arc<[u8]>, u64) {
         self.last += 1;

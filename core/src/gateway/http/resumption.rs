@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::client_state::SessionId;
+use super::client_state::{MessageStream, STANDALONE, SessionId};
 use super::sessions_and_streams::Front;
-use super::{FrontEffect, HttpRefusal};
+use super::{FrontEffect, HttpRefusal, ResumedSession};
 use crate::base64;
 use crate::gateway::access_patterns::Access;
 use crate::gateway::{ClientId, Input};
@@ -103,16 +103,20 @@ impl Front {
         now: Time,
         name: &str,
         owner: (Option<usize>, Access),
-        params: &[u8],
+        resumes: &ResumedSession,
     ) -> Result<Option<ClientId>, HttpRefusal> {
         let is_free = |session: &SessionId| !self.sessions.contains_key(session);
         let Some(session) = SessionId::parse(name).filter(is_free) else { return Ok(None) };
         let client = self.join(now, Some((session, name)), owner, &Id::new(b"null"))?;
         if let Some(its) = self.clients.get_mut(&client) {
-            // The stream of its `initialize` was the first.
-            (its.is_open, its.is_resumed, its.last_stream) = (true, true, 1);
+            (its.is_open, its.is_resumed) = (true, true);
+            // Its client may still have ids of events of the gateway before: no new one is equal to one of these.
+            let from = resumes.numbers_from.max(1);
+            its.last_stream = from;
+            its.streams.insert(STANDALONE, MessageStream::numbered_from(from));
         }
-        self.effects.push(FrontEffect::Hub(Input::Resumed { client, params: params.to_vec() }));
+        self.effects
+            .push(FrontEffect::Hub(Input::Resumed { client, params: resumes.params.clone() }));
         Ok(Some(client))
     }
 }

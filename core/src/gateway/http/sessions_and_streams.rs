@@ -106,8 +106,8 @@ impl Front {
         let access = self.tokens.access(token).ok_or_else(HttpRefusal::unknown_token)?;
         let mut client = session.as_deref().map(|name| self.session(name, token));
         self.count(now, (token, peer), client.flatten(), &ask)?;
-        if let (Some(None), Some(name), Some(params)) = (client, session, resumes) {
-            client = Some(self.resume(now, &name, (token, access.clone()), &params)?);
+        if let (Some(None), Some(name), Some(resumes)) = (client, session, resumes) {
+            client = Some(self.resume(now, &name, (token, access.clone()), &resumes)?);
         }
         match ask {
             RequestKind::Post { line, post: PostBody::Modern(id), .. } => {
@@ -301,9 +301,12 @@ impl Front {
         let (number, from) = match last_event {
             None => (STANDALONE, None),
             Some(text) => {
-                let has_begun =
-                    |number: &u64| its.streams.get(number).is_some_and(|it| it.has_begun);
-                let known = parse_event_id(text).filter(|(number, _)| has_begun(number));
+                let has_had = |(number, event): &(u64, u64)| {
+                    let stream = its.streams.get(number).filter(|stream| stream.has_begun);
+                    // An event that is yet to come may be one of the gateway before.
+                    stream.is_some_and(|stream| !its.is_resumed || *event <= stream.last)
+                };
+                let known = parse_event_id(text).filter(has_had);
                 let what = "`Last-Event-ID` is of no stream that is still kept";
                 match known {
                     Some((number, event)) => (number, Some(event)),

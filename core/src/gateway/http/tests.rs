@@ -79,7 +79,10 @@ impl World {
             peer: "127.0.0.1".parse().unwrap(),
             session: session.map(str::to_owned),
             issued: self.issued.take(),
-            resumes: resumes.map(|params| params.as_bytes().to_vec()),
+            resumes: resumes.map(|params| ResumedSession {
+                params: params.as_bytes().to_vec(),
+                numbers_from: NUMBERS_FROM,
+            }),
             primes: true,
             ask,
         };
@@ -150,6 +153,9 @@ fn written(effects: &[FrontEffect], to: u64) -> String {
 fn event_text(id: &str, line: &str) -> String {
     format!("id: {id}\nevent: message\ndata: {line}\n\n")
 }
+
+/// Where the numbers of a session begin that goes on.
+const NUMBERS_FROM: u64 = 1_000;
 
 const NOTE: &str = r#"{"method":"notifications/progress"}"#;
 

@@ -1,7 +1,7 @@
 //! Owns the requests of clients that wait before they are dispatched. Driven by the hub, which dispatches them. Never sends
 //! anything.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::asking_calls::AskingCalls;
@@ -48,6 +48,8 @@ pub(super) struct Turn {
     method: String,
     /// The tool, prompt or resource that it names.
     target: String,
+    /// The number of the last request that was sent before it came.
+    sent_before: u64,
 }
 
 /// What becomes of a held request.
@@ -65,10 +67,11 @@ impl HeldRequests {
     }
 
     /// Holds a call until calls of other clients have ended.
-    pub(super) fn hold_for_turn(&mut self, link: LinkId, request: &Request<'_>, now: Time) {
+    pub(super) fn hold_for_turn(&mut self, link: LinkId, request: &Request<'_>, out: &Outgoing) {
         let (method, target) = (request.method.to_owned(), target_of(request));
-        let wait = Wait::Turn(Turn { link, method, target });
-        self.hold(request.client, request.line.to_vec(), wait, now + SHARED_TURN_WAIT);
+        let sent_before = out.requests.last_number();
+        let wait = Wait::Turn(Turn { link, method, target, sent_before });
+        self.hold(request.client, request.line.to_vec(), wait, out.now + SHARED_TURN_WAIT);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -126,17 +129,29 @@ impl HeldRequests {
             return false;
         }
         let its = (request.method, &*target_of(request));
-        self.has_turns_of_others(request.client)
+        self.are_others_first(link, request.client, out)
             || asking.must_wait(out, (link, request.client), its)
     }
 
-    /// Whether the call that has waited longest for calls of other clients can go on.
+    /// Whether a call that waits for calls of other clients can go on: the one that has waited longest, or the first of a
+    /// client for whose running call that one waits.
     pub(super) fn has_free_turn(&self, asking: &AskingCalls, out: &Outgoing) -> bool {
-        let mut turns = self.queue.iter().filter_map(|held| match &held.wait {
+        let mut seen = BTreeSet::new();
+        let Some((_, oldest)) = self.turns().next() else { return false };
+        self.turns().filter(|(client, _)| seen.insert(*client)).enumerate().any(
+            |(place, (client, turn))| {
+                let may_pass =
+                    || out.requests.runs_call_until(turn.link, client, oldest.sent_before);
+                (place == 0 || may_pass()) && !turn.must_wait(client, asking, out)
+            },
+        )
+    }
+
+    fn turns(&self) -> impl Iterator<Item = (ClientId, &Turn)> {
+        self.queue.iter().filter_map(|held| match &held.wait {
             Wait::Turn(turn) => Some((held.client, turn)),
             Wait::Start(_) | Wait::Roots(_) => None,
-        });
-        turns.next().is_some_and(|(client, turn)| !turn.must_wait(client, asking, out))
+        })
     }
 
     /// Takes all of them out, to decide anew on each.
@@ -156,7 +171,8 @@ impl HeldRequests {
             Wait::Start(within) => view.settles_at(*within, out.now).is_none(),
             Wait::Roots(_) => false,
             Wait::Turn(turn) => {
-                !self.has_turns_of_others(held.client) && !turn.must_wait(held.client, asking, out)
+                !self.are_others_first(turn.link, held.client, out)
+                    && !turn.must_wait(held.client, asking, out)
             }
         });
         let is_due = is_settled || held.until <= out.now;
@@ -176,11 +192,12 @@ impl HeldRequests {
         HeldStep::Keep
     }
 
-    /// Whether calls of other clients wait for calls that run.
-    fn has_turns_of_others(&self, client: ClientId) -> bool {
-        let is_others =
-            |held: &HeldRequest| matches!(held.wait, Wait::Turn(_)) && held.client != client;
-        self.queue.iter().any(is_others)
+    /// Whether calls of other clients that wait for calls that run go on before a call of this client. They do not where a
+    /// call of the client ran before they came, and still runs: it may need this one to end, and they wait for it anyway.
+    fn are_others_first(&self, link: LinkId, client: ClientId, out: &Outgoing) -> bool {
+        let oldest = self.turns().find(|(its, _)| *its != client);
+        oldest
+            .is_some_and(|(_, turn)| !out.requests.runs_call_until(link, client, turn.sent_before))
     }
 }
 

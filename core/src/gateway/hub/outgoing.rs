@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::held_calls::can_ask;
 use crate::gateway::spans::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::limits::{TURN_ANSWERS_BYTES_MAX, WITHDRAWN_CALL_WAIT, WITHDRAWN_CALLS_MAX};
@@ -180,6 +181,11 @@ impl PendingRequests {
         self.last_number
     }
 
+    /// The number of the newest request.
+    pub(super) const fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
     pub(super) fn insert(
         &mut self,
         number: u64,
@@ -351,6 +357,12 @@ impl PendingRequests {
             Purpose::Client(its) if request.link == link => Some((*number, its)),
             _ => None,
         })
+    }
+
+    /// Whether a call of a client that can ask runs over a link, and was sent by this number.
+    pub(super) fn runs_call_until(&self, link: LinkId, client: ClientId, number: u64) -> bool {
+        let its = self.of_clients(link).take_while(|(sent, _)| *sent <= number);
+        its.map(|(_, call)| call).any(|call| call.client == client && can_ask(&call.method))
     }
 
     /// Takes the spans of all requests.

@@ -244,7 +244,9 @@ impl Hub {
             Some(GatewayTool::Call) => match view.inner_call(line) {
                 Ok(line) => {
                     if let Some(Message::Request { params, .. }) = look(&line) {
-                        self.call_tool(Request::new(client, id, "tools/call", &params, &line));
+                        // As a whole: where the call was held, it was so under its own name.
+                        let inner = Request::new(client, id, "tools/call", &params, &line);
+                        self.handle_request(inner, true);
                     }
                 }
                 Err(result) => self.directory.answer_tool(client, id, &result),
@@ -367,7 +369,7 @@ impl Hub {
                 directory.out.answer_error(request.client, request.id, -32602, why);
             }
             Ok(Some(link)) if self.held.must_wait(link, &request, asking, &directory.out) => {
-                self.held.hold_for_turn(link, &request, directory.out.now);
+                self.held.hold_for_turn(link, &request, &directory.out);
             }
             Ok(Some(link)) => {
                 let timeout = directory.backends.slots[slot].backend.call_timeout;

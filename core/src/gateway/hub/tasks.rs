@@ -368,6 +368,8 @@ impl Tasks {
         let own: Vec<Vec<u8>> = elements.filter_map(its).collect();
         let next = raw::get(line, &["result", "nextCursor"]).and_then(raw::text);
         let next = match next {
+            // A request to a server that is alone is passed on as it is, with its cursor.
+            Some(cursor) if directory.backends.settings.is_transparent => Some(cursor),
             Some(cursor) => Some(format!("t{slot}:{cursor}")),
             None => self
                 .lists_of(directory, request.client)

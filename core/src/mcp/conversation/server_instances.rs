@@ -63,6 +63,9 @@ impl Conversation {
     }
 
     fn server_notification(&mut self, generation: Generation, method: &str, line: Vec<u8>) {
+        if self.instances.serving == Some(generation) {
+            self.lists.forget_results(method);
+        }
         let Some(instance) = self.instances.get_mut(generation) else { return };
         match method {
             "notifications/progress" => {
@@ -103,6 +106,10 @@ impl Conversation {
         if let Some(instance) = self.instances.get_mut(generation).filter(|it| !it.has_answered) {
             instance.has_answered = true;
             self.start_failures.clear();
+            // The failures may have been reported when this instance was there already.
+            if instance.stage != SessionStage::Leaving {
+                self.down = None;
+            }
         }
         if self.ids.take_own(id, generation) {
             return self.own_answered(generation, id, &line, is_error);
@@ -134,6 +141,12 @@ impl Conversation {
         };
         if !is_error && tasks::may_be_made_by(&flight, self.memory.era) {
             self.tasks.note(generation, &line);
+        }
+        if flight.is_answered_from_memory
+            && self.instances.serving == Some(generation)
+            && let Some(kind) = self.lists.listed_late(&flight, &line, is_error)
+        {
+            self.notify_changed([kind]);
         }
         let line = match flight.method.as_str() {
             "initialize" | "server/discover" if !is_error => self.lists.advertised(line),

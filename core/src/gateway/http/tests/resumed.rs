@@ -74,3 +74,47 @@ fn an_id_counts_only_as_a_whole_also_where_its_session_is_known() {
         assert!(matches!(heard[..], [.., FrontEffect::Write { .. }]), "{heard:?}");
     }
 }
+
+/// A session that goes on, begun by its first `GET`, whose connection is gone.
+fn resumed(world: &mut World) -> String {
+    let name = format!("{}.claim.signature", SessionId([5; 16]));
+    let primed = world.resume_as(0, Some(&name), Some("{}"), RequestKind::Get { last_event: None });
+    let exchange = world.exchange;
+    assert_eq!(written(&primed, exchange), "id: 0-1000\nretry: 1000\ndata: \n\n");
+    world.gone(exchange);
+    name
+}
+
+#[test]
+fn ids_of_events_of_the_gateway_before_skip_no_event() {
+    for old in ["0-0", "0-1", "0-2", "0-999", "0-5000", "7-3", "x"] {
+        let mut world = World::new(|_| {});
+        let name = resumed(&mut world);
+        world.tell(1, NOTE, None);
+        world.tell(1, NOTE, None);
+        let heard = world.get(&name, Some(old));
+        let both = [event_text("0-1001", NOTE), event_text("0-1002", NOTE)].concat();
+        let text = written(&heard, world.exchange);
+        assert!(text.ends_with(&both), "{old}: {text}");
+        // Its own ids count as those of any session.
+        world.gone(world.exchange);
+        let heard = world.get(&name, Some("0-1001"));
+        assert_eq!(written(&heard, world.exchange), event_text("0-1002", NOTE));
+    }
+}
+
+#[test]
+fn ids_of_events_of_the_gateway_before_take_over_no_stream() {
+    let mut world = World::new(|_| {});
+    let name = resumed(&mut world);
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
+    let post = world.exchange;
+    assert!(written(&world.tell(1, NOTE, Some("1")), post).contains(&event_text("1001-1", NOTE)));
+    for old in ["1-1", "2-0", "2-1", "3-1", "1001-2"] {
+        let heard = world.get(&name, Some(old));
+        assert!(!heard.contains(&FrontEffect::End { exchange: HttpExchange(post) }), "{old}");
+        assert!(written(&heard, world.exchange).starts_with("id: 0-1000"), "{old}");
+    }
+    let answer = r#"{"id":1,"result":{}}"#;
+    assert_eq!(written(&world.tell(1, answer, Some("1")), post), event_text("1001-2", answer));
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::access_patterns::Access;
-use super::super::super::backend::{Backend, ClientEra, Share};
+use super::super::super::backend::{Backend, ClientEra, Expose, Share};
 use super::super::super::{ClientId, Input};
 use super::super::Settings;
 use super::{World, backend, names, settings, text};
@@ -281,6 +281,49 @@ fn a_server_that_asked_long_before_is_told_of_roots() {
     world.send(1, "tools/call", retry(&first, &json!({"roots": []})));
     world.wait(ROOTS_ASKED_WAIT);
     assert_eq!(calls(&world), 1);
+}
+
+/// A call through `call_tool`, as it is or as a retry of this one.
+fn found_call(retried: Option<(&Value, &Value)>) -> Value {
+    let mut params = retried.map_or_else(call, |(asked, answer)| retry(asked, answer));
+    params["name"] = "call_tool".into();
+    params["arguments"] = json!({"name": "a__get", "arguments": {"x": 1}});
+    params
+}
+
+#[test]
+fn a_call_through_call_tool_goes_on_with_its_state() {
+    let mut world = world(Settings { expose: Expose::Search, ..settings() });
+    let id = world.send(1, "tools/call", found_call(None));
+    world.server_says("a", &question(7, "elicitation/create"), None);
+    let first = world.answer_to(1, &id).expect("it is asked");
+    assert_eq!(first["result"]["resultType"], "input_required");
+    let answer = json!({"action": "accept"});
+    let id = world.send(1, "tools/call", found_call(Some((&first, &answer))));
+    assert_eq!(responses(&world), [&json!({"jsonrpc": "2.0", "id": 7, "result": answer})]);
+    assert_eq!((calls(&world), world.answer_to(1, &id)), (1, None), "the server has it once");
+    server_answers(&mut world);
+    assert_eq!(text(&world.answer_to(1, &id).expect("the result")), "done");
+    let id = world.send(1, "tools/call", found_call(Some((&first, &answer))));
+    assert_eq!(world.answer_to(1, &id).expect("an answer")["error"]["code"], -32602);
+}
+
+#[test]
+fn roots_that_a_call_through_call_tool_was_asked_for_are_taken_once() {
+    let mut world = wants_roots(Settings { expose: Expose::Search, ..settings() });
+    let id = world.send(1, "tools/call", found_call(None));
+    let first = world.answer_to(1, &id).expect("it is asked");
+    assert_eq!(first["result"]["inputRequests"], json!({"roots": {"method": "roots/list"}}));
+    let roots = json!({"roots": [{"uri": "file:///w"}]});
+    let id = world.send(1, "tools/call", found_call(Some((&first, &roots))));
+    assert_eq!(responses(&world), [&json!({"jsonrpc": "2.0", "id": 7, "result": roots})]);
+    world.wait(ROOTS_TAKEN_WAIT);
+    let (_, sent) = world.heard.last().expect("the call").clone();
+    assert_eq!((calls(&world), &sent["params"]["name"]), (1, &json!("get")));
+    assert_eq!(sent["params"]["arguments"], json!({"x": 1}));
+    assert!(sent["params"]["inputResponses"].is_null() && sent["params"]["requestState"].is_null());
+    server_answers(&mut world);
+    assert_eq!(text(&world.answer_to(1, &id).expect("the result")), "done");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::super::super::access_patterns::Access;
 use super::super::super::backend::{Backend, Share};
 use super::super::super::http::{
-    Front, FrontEffect, FrontInput, FrontRequest, HttpExchange, PostBody, RequestKind, SessionId,
+    Front, FrontEffect, FrontInput, FrontRequest, HttpExchange, PostBody, RequestKind,
+    ResumedSession, SessionId,
 };
 use super::super::super::settings::FrontSettings;
 use super::super::super::{ClientId, Input};
@@ -133,9 +134,12 @@ fn a_session_of_a_gateway_before_is_asked_while_other_servers_start() {
         peer: "127.0.0.1".parse().expect("an address"),
         session: Some(format!("{}.claim.signature", SessionId([5; 16]))),
         issued: None,
-        resumes: Some(
-            json!({"protocolVersion": "2025-06-18", "capabilities": all()}).to_string().into(),
-        ),
+        resumes: Some(ResumedSession {
+            params: json!({"protocolVersion": "2025-06-18", "capabilities": all()})
+                .to_string()
+                .into(),
+            numbers_from: 1,
+        }),
         primes: true,
         ask: RequestKind::Post { line: line.to_string().into(), post, new: SessionId([6; 16]) },
     };

@@ -12,8 +12,14 @@ const FIRST: u64 = 5 << 32;
 
 /// A server, and two clients with these capabilities.
 fn shared(capabilities: &Value) -> World {
+    shared_with(capabilities, json!({}))
+}
+
+/// The same with a server that offers this besides.
+fn shared_with(capabilities: &Value, offers: Value) -> World {
     let settings = Settings { is_transparent: true, first_link: FIRST, ..settings() };
     let mut world = World::new(settings, &[(backend("a"), &["get"])]);
+    world.offers = json!({"a": offers});
     for client in [1, 2] {
         world.join(client, Access::default());
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities});
@@ -49,6 +55,36 @@ fn names_and_lists_are_the_servers_own() {
     world.server_says("a", &changed, None);
     for client in [1, 2] {
         assert_eq!(world.notifications(client), ["notifications/tools/list_changed"]);
+    }
+}
+
+#[test]
+fn the_pages_of_tasks_have_the_servers_own_cursors() {
+    let tasks = json!({"tasks": {"list": {}, "requests": {"tools": {"call": {}}}}});
+    let mut world = shared_with(&json!({}), tasks);
+    world.silent.extend(["tools/call", "tasks/list"]);
+    let mut ask = |method: &str, params: Value, result: Value| {
+        let id = world.send(1, method, params);
+        let (_, sent) = world.heard.last().expect("a request").clone();
+        let answer = json!({"jsonrpc": "2.0", "id": sent["id"], "result": result});
+        world.server_says("a", &answer, None);
+        let answer = world.answer_to(1, &id).expect("an answer");
+        (sent["params"].clone(), answer["result"].clone())
+    };
+    for own in ["t1", "t2"] {
+        let task = json!({"taskId": own, "status": "working"});
+        ask("tools/call", json!({"name": "get", "task": {}}), json!({"task": task}));
+    }
+    let page = |own: &str| json!([{"taskId": own, "status": "working"}]);
+    // A cursor of the server may look like one of the gateway's.
+    for cursor in ["2", "t0:2"] {
+        let first = json!({"tasks": page("t1"), "nextCursor": cursor});
+        let (_, first) = ask("tasks/list", json!({}), first);
+        assert_eq!((&first["tasks"], &first["nextCursor"]), (&page("t1"), &json!(cursor)));
+        let (sent, last) =
+            ask("tasks/list", json!({"cursor": cursor}), json!({"tasks": page("t2")}));
+        assert_eq!((&sent["cursor"], &last["tasks"]), (&json!(cursor), &page("t2")));
+        assert_eq!(last["nextCursor"], Value::Null);
     }
 }
 
@@ -125,7 +161,7 @@ fn calls_that_ask_run_while_no_other_client_has_one() {
     assert_eq!((calls_of(&world, "get"), calls_of(&world, "put")), (2, 1));
     ask(&mut world, 2);
     assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (1, 1));
-    // The first one's call waits for both of them, and later ones do not overtake it.
+    // The first one's call waits for both of them.
     assert_eq!(call(&mut world, 1, "get"), None);
     let numbers: Vec<Value> = world
         .heard
@@ -135,12 +171,12 @@ fn calls_that_ask_run_while_no_other_client_has_one() {
         .take(2)
         .map(|(_, line)| line["id"].clone())
         .collect();
-    assert_eq!(call(&mut world, 2, "put"), None);
     for number in numbers {
         assert_eq!(calls_of(&world, "get"), 2);
         end(&mut world, Some(number));
     }
     assert_eq!((calls_of(&world, "get"), calls_of(&world, "put")), (3, 1));
+    assert_eq!(call(&mut world, 2, "put"), None);
     // A client that leaves frees the others too, once its call has ended.
     let last = world.heard.iter().rev().find(|(_, line)| line["method"] == "tools/call");
     let last = last.map(|(_, line)| line["id"].clone());
@@ -148,6 +184,46 @@ fn calls_that_ask_run_while_no_other_client_has_one() {
     assert_eq!(calls_of(&world, "put"), 1);
     end(&mut world, last);
     assert_eq!(calls_of(&world, "put"), 2);
+}
+
+#[test]
+fn a_call_that_needs_another_of_its_client_is_not_held_up_by_those_that_wait_for_it() {
+    let mut world = shared(&json!({"sampling": {}}));
+    world.silent.push("tools/call");
+    let first = call(&mut world, 1, "get");
+    ask(&mut world, 1);
+    assert_eq!(call(&mut world, 2, "get"), None);
+    // To answer the question, the first client calls other tools, and one that asks it something too.
+    let (second, third) = (call(&mut world, 1, "put"), call(&mut world, 1, "get"));
+    assert!(second.is_some() && third.is_some(), "{second:?} {third:?}");
+    ask(&mut world, 2);
+    assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (2, 0));
+    end(&mut world, third);
+    end(&mut world, first);
+    // What it calls from now on waits for its turn: the second client's is first.
+    assert_eq!(call(&mut world, 1, "put"), None);
+    assert_eq!((calls_of(&world, "get"), calls_of(&world, "put")), (2, 1));
+    end(&mut world, second);
+    assert_eq!(calls_of(&world, "get"), 3);
+    ask(&mut world, 3);
+    assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (2, 1));
+}
+
+#[test]
+fn a_call_that_its_client_waits_for_goes_on_before_those_that_wait_for_that_client() {
+    let mut world = shared(&json!({"sampling": {}}));
+    world.silent.push("tools/call");
+    let learnt = call(&mut world, 1, "get");
+    ask(&mut world, 1);
+    end(&mut world, learnt);
+    let (first, other) = (call(&mut world, 1, "put"), call(&mut world, 2, "put"));
+    assert!(first.is_some() && other.is_some());
+    // Both clients' next calls wait for the other's call that runs.
+    assert_eq!((call(&mut world, 2, "get"), call(&mut world, 1, "get")), (None, None));
+    end(&mut world, other);
+    assert_eq!(calls_of(&world, "get"), 2, "the first one's");
+    ask(&mut world, 2);
+    assert_eq!((questions(&world, 1).len(), questions(&world, 2).len()), (2, 0));
 }
 
 #[test]

@@ -150,7 +150,8 @@ fn the_lists_of_a_silent_server_come_from_memory() {
     assert!(is_sent(bench.client(r#"{"jsonrpc":"2.0","id":14,"method":"resources/list"}"#)));
     // It was only slow.
     assert_eq!(silences(&bench.server(1, &result(7))), [false]);
-    assert_eq!(bench.server(1, r#"{"jsonrpc":"2.0","id":16,"result":{"tools":[]}}"#), []);
+    let late = r#"{"jsonrpc":"2.0","id":16,"result":{"tools":[{"name":"get"}],"x":3}}"#;
+    assert_eq!(bench.server(1, late), []);
     assert!(is_sent(bench.client(&list(15, ""))));
 }
 
@@ -205,4 +206,94 @@ fn who_waits_for_a_server_that_does_not_start_hears_why_after_the_second_time() 
     bench.start(4);
     bench.client(INITIALIZE);
     assert!(matches!(&bench.server(4, INITIALIZED_RESULT)[..], [Done::Client(_)]));
+}
+
+#[test]
+fn a_failure_to_start_is_forgotten_when_an_instance_answers() {
+    let mut bench = Bench::new();
+    let end = |bench: &mut Bench, generation: u64, how: &str| {
+        let (generation, cause) = (Generation(generation), EndCause::ByItself);
+        bench.handle(Input::Ended { generation, read: None, how: how.to_owned(), cause })
+    };
+    bench.client(INITIALIZE);
+    for generation in [1, 2] {
+        bench.start(generation);
+        assert_eq!(end(&mut bench, generation, "exited with code 1"), []);
+    }
+    // The third one starts slowly, and the failures are reported meanwhile.
+    bench.start(3);
+    bench.wait(Duration::from_secs(3), false);
+    assert!(matches!(&bench.server(3, INITIALIZED_RESULT)[..], [Done::Client(_)]));
+    end(&mut bench, 3, "was killed");
+    assert_eq!(bench.client(r#"{"jsonrpc":"2.0","id":5,"method":"tools/list"}"#), [], "it waits");
+    let opened = bench.start(4);
+    let Some(Done::Server(4, opening)) = opened.first() else { panic!("{opened:?}") };
+    let id = json::get(opening.as_bytes(), &["id"]).expect("an id");
+    let id = String::from_utf8_lossy(id).into_owned();
+    let served =
+        bench.server(4, &INITIALIZED_RESULT.replace(r#""id":0"#, &format!(r#""id":{id}"#)));
+    let is_it = |done: &Done| matches!(done, Done::Server(4, line) if line.contains("tools/list"));
+    assert!(served.iter().any(is_it), "{served:?}");
+}
+
+const TOOLS_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+
+fn list_tools(id: u8) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#)
+}
+
+fn tools(id: u8, names: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{names}]}}}}"#)
+}
+
+#[test]
+fn a_list_that_has_changed_does_not_come_from_memory() {
+    let mut bench = bench_with(TIMEOUT * 30);
+    bench.client(&list_tools(8));
+    bench.server(1, &tools(8, r#"{"name":"old"}"#));
+    bench.client(r#"{"jsonrpc":"2.0","id":9,"method":"prompts/list"}"#);
+    bench.server(1, r#"{"jsonrpc":"2.0","id":9,"result":{"prompts":[]}}"#);
+    assert_eq!(bench.server(1, TOOLS_CHANGED), [Done::Client(TOOLS_CHANGED.to_owned())]);
+    // The client reads both again, and the server hangs over that.
+    bench.client(&list_tools(10));
+    bench.client(r#"{"jsonrpc":"2.0","id":11,"method":"prompts/list"}"#);
+    let done = bench.wait(Duration::from_secs(60), false);
+    assert_eq!(silences(&done), [true]);
+    let told: Vec<&Done> = done.iter().filter(|done| matches!(done, Done::Client(_))).collect();
+    let prompts = r#"{"jsonrpc":"2.0","id":11,"result":{"prompts":[]}}"#;
+    assert_eq!(told, [&Done::Client(prompts.to_owned())], "the prompts are the same");
+    assert!(matches!(&bench.client(&list_tools(12))[..], [Done::Server(1, _)]));
+    let answer = tools(10, r#"{"name":"new"}"#);
+    assert!(bench.server(1, &answer).contains(&Done::Client(answer)));
+}
+
+#[test]
+fn a_late_list_that_differs_from_the_one_in_memory_is_told() {
+    for (late, is_told) in [
+        (tools(9, r#"{"name":"get"}"#), false),
+        (tools(9, r#"{"name":"put"}"#), true),
+        (
+            r#"{"jsonrpc":"2.0","id":9,"result":{"tools":[{"name":"get"}],"nextCursor":"2"}}"#
+                .to_owned(),
+            true,
+        ),
+        (r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"x"}}"#.to_owned(), false),
+    ] {
+        let mut bench = bench_with(TIMEOUT * 30);
+        bench.client(&list_tools(8));
+        bench.server(1, &tools(8, r#"{"name":"get"}"#));
+        bench.client(&list_tools(9));
+        let done = bench.wait(Duration::from_secs(60), false);
+        assert!(done.contains(&Done::Client(tools(9, r#"{"name":"get"}"#))), "{done:?}");
+        let done = bench.server(1, &late);
+        let told: Vec<&Done> = done.iter().filter(|done| matches!(done, Done::Client(_))).collect();
+        let changed = Done::Client(TOOLS_CHANGED.to_owned());
+        assert_eq!(told, if is_told { vec![&changed] } else { Vec::new() }, "{late}");
+        // One that the client has given up is not looked at.
+        bench.client(&list_tools(10));
+        let cancel =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":10}}"#;
+        bench.client(cancel);
+        assert_eq!(bench.server(1, &tools(10, r#"{"name":"other"}"#)), []);
+    }
 }
