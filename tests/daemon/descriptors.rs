@@ -20,12 +20,12 @@ fn ten_thousand_spawns_leak_no_descriptor() {
         names.map(|name| all.iter().find(|process| process.name == name).cloned())
     };
     wait_for("supervisor, warden and guardian run", || ours().iter().all(Option::is_some));
-    afresh.wait_stdout("passed", 1);
+    afresh.wait_stdout_at_work("passed", 1);
     let before = ours();
     for thousands in 2..10 {
-        afresh.wait_stdout("passed", thousands);
+        afresh.wait_stdout_at_work("passed", thousands);
     }
-    afresh.wait_stdout("arrived", 1);
+    afresh.wait_stdout_at_work("arrived", 1);
     let after = ours();
     let pid = |process: &Option<Process>| process.as_ref().map(|process| process.pid);
     assert_eq!(before.each_ref().map(pid)[0], after.each_ref().map(pid)[0]);

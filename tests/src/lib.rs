@@ -296,6 +296,18 @@ impl Running {
         });
     }
 
+    /// The same of something that takes long: it may take longer as long as more is logged meanwhile.
+    #[track_caller]
+    pub fn wait_stdout_at_work(&self, text: &str, times: usize) {
+        let is_there = || self.stdout().matches(text).count() >= times;
+        let mut logged = self.stderr().len();
+        while !reaches(is_there) {
+            let now = self.stderr().len();
+            assert!(now > logged, "not within {PATIENCE:?}: `{text}` on stdout, {times} times");
+            logged = now;
+        }
+    }
+
     /// Waits until it has logged this so many times.
     #[track_caller]
     pub fn wait_stderr(&self, text: &str, times: usize) {

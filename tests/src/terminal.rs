@@ -172,9 +172,12 @@ fn seen(raw: &str) -> Vec<String> {
                         lines.push(String::new());
                     }
                     Some('m') => {}
+                    // The rest of it is not read yet.
+                    None => break,
                     other => panic!("the terminal is told to do `{number}{other:?}`: {raw:?}"),
                 }
             }
+            '\u{1b}' if chars.peek().is_none() => break,
             '\u{1b}' => panic!("the terminal is told something strange: {raw:?}"),
             c => lines[at].push(c),
         }
