@@ -327,6 +327,25 @@ fn a_hub_takes_the_protocol_before_its_own_and_no_other() {
     env.assert_nothing_left();
 }
 
+/// A server that saves something when its input has ended, which takes a while.
+const SAVES: [&str; 4] = ["/bin/sh", "-c", "\"$0\"; sleep 0.3; echo saved >> saved", SERVER];
+
+#[test]
+fn a_hand_over_leaves_a_server_the_time_to_end() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &SAVES);
+    let server = client.server();
+    let before = hub(&env);
+    // What a shim of a newer version says.
+    let mut newer = UnixStream::connect(socket(&env)).expect("it listens");
+    newer.write_all(b"\x01\"hand_over\"\n").expect("it reads");
+    wait_for("the hub has handed over", || hubs(&env).iter().any(|hub| hub.pid != before.pid));
+    assert_ne!(client.server(), server);
+    assert_eq!(fs::read_to_string(env.work().join("saved")).expect("it was not killed"), "saved\n");
+    client.end();
+    env.assert_nothing_left();
+}
+
 /// Asserts that a process does not spin.
 #[track_caller]
 fn assert_at_rest(pid: i32) {

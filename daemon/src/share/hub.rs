@@ -197,7 +197,11 @@ impl Switchboard {
                 self.links.servers.follow(&mut self.supervise, event).await;
             }
             self.links.tidy(&mut self.supervise);
-            if self.hands_over && self.shared.values().all(|shared| shared.hub.in_flight() == 0) {
+            // A second time would be an order to hurry: the servers have the time that they are given to end.
+            if self.hands_over
+                && self.left_at.is_none()
+                && self.shared.values().all(|shared| shared.hub.in_flight() == 0)
+            {
                 self.leave(Actor::Afresh("newer version")).await;
             }
             let wakeups = self.shared.values().filter_map(|shared| shared.hub.next_wakeup());
