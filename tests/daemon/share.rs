@@ -346,6 +346,31 @@ fn a_hand_over_leaves_a_server_the_time_to_end() {
     env.assert_nothing_left();
 }
 
+#[test]
+fn a_shim_that_comes_while_the_hub_ends_is_not_refused() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &SAVES);
+    let socket = socket(&env);
+    let mut late = UnixStream::connect(&socket).expect("it listens");
+    late.set_read_timeout(Some(PATIENCE)).expect("a time");
+    // The connection is taken before what comes later is answered.
+    let server = client.server();
+    let before = hub(&env);
+    before.signal(Signal::SIGTERM);
+    wait_for("the hub ends", || !socket.exists());
+    let session =
+        json!({"name": "x", "command": [SERVER], "cwd": env.work(), "env": {}, "tools": "none"});
+    let hello = json!({"protocol": 2, "version": "0.0.1", "pid": 1, "session": session});
+    let line = [b"\x01", json!({"hello": hello}).to_string().as_bytes(), b"\n"].concat();
+    late.write_all(&line).expect("it reads");
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).expect("its end");
+    assert_eq!(answer, "", "a refusal is final");
+    assert_ne!(client.server(), server);
+    client.end();
+    env.assert_nothing_left();
+}
+
 /// Asserts that a process does not spin.
 #[track_caller]
 fn assert_at_rest(pid: i32) {

@@ -300,6 +300,10 @@ impl Switchboard {
             Frame::TooLong { .. } => None,
         };
         let Some(hello) = hello else { return };
+        if self.left_at.is_some() {
+            // The connection ends without a word, and the shim looks for the next hub: a refusal would be final.
+            return;
+        }
         let refuse = |why: String| line_of(&HubFrame::Refused { protocol: PROTOCOL, why });
         let Hello { protocol, pid, session, .. } = hello;
         if !is_spoken(protocol) {
