@@ -8,6 +8,7 @@
 mod fast_path;
 mod gateway_servers;
 mod poll;
+mod ready_queue;
 mod restart_triggers;
 mod server;
 mod status_and_logs;
@@ -29,7 +30,8 @@ use tokio::time::timeout;
 
 pub(crate) use self::fast_path::FastPath;
 pub(crate) use self::gateway_servers::{ServerPoll, Servers};
-use self::poll::{PipePoll, Polled};
+pub(crate) use self::poll::{MessagePath, PipePoll, Polled};
+pub(crate) use self::ready_queue::{ReadyFlag, ReadyQueue};
 pub(crate) use self::restart_triggers::RestartTriggers;
 use self::restart_triggers::Trigger;
 pub(crate) use self::server::Server;

@@ -6,7 +6,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
+use afresh_tests::measure::Activity;
+#[cfg(target_os = "linux")]
+use afresh_tests::measure::Memory;
 use afresh_tests::process::Process;
 use afresh_tests::{PATIENCE, TestEnv, wait_for};
 use nix::sys::signal::Signal;
@@ -16,6 +20,7 @@ use crate::is_long;
 
 const SERVER: &str = env!("CARGO_BIN_EXE_mcp-server");
 const ROGUE: &str = env!("CARGO_BIN_EXE_mcp-rogue");
+const ECHO: &str = env!("CARGO_BIN_EXE_mcp-echo");
 
 /// Restarts without waits, and servers that end with their last client.
 const FLAGS: [&str; 12] = [
@@ -318,6 +323,125 @@ fn a_hub_takes_the_protocol_before_its_own_and_no_other() {
     old.read_to_string(&mut rest).expect("its end");
     assert_eq!(rest, "");
     assert_ne!(client.server(), server);
+    client.end();
+    env.assert_nothing_left();
+}
+
+/// A server that saves something when its input has ended, which takes a while.
+const SAVES: [&str; 4] = ["/bin/sh", "-c", "\"$0\"; sleep 0.3; echo saved >> saved", SERVER];
+
+#[test]
+fn a_hand_over_leaves_a_server_the_time_to_end() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &SAVES);
+    let server = client.server();
+    let before = hub(&env);
+    // What a shim of a newer version says.
+    let mut newer = UnixStream::connect(socket(&env)).expect("it listens");
+    newer.write_all(b"\x01\"hand_over\"\n").expect("it reads");
+    wait_for("the hub has handed over", || hubs(&env).iter().any(|hub| hub.pid != before.pid));
+    assert_ne!(client.server(), server);
+    assert_eq!(fs::read_to_string(env.work().join("saved")).expect("it was not killed"), "saved\n");
+    client.end();
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_shim_that_comes_while_the_hub_ends_is_not_refused() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &SAVES);
+    let socket = socket(&env);
+    let mut late = UnixStream::connect(&socket).expect("it listens");
+    late.set_read_timeout(Some(PATIENCE)).expect("a time");
+    // The connection is taken before what comes later is answered.
+    let server = client.server();
+    let before = hub(&env);
+    before.signal(Signal::SIGTERM);
+    wait_for("the hub ends", || !socket.exists());
+    let session =
+        json!({"name": "x", "command": [SERVER], "cwd": env.work(), "env": {}, "tools": "none"});
+    let hello = json!({"protocol": 2, "version": "0.0.1", "pid": 1, "session": session});
+    let line = [b"\x01", json!({"hello": hello}).to_string().as_bytes(), b"\n"].concat();
+    late.write_all(&line).expect("it reads");
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).expect("its end");
+    assert_eq!(answer, "", "a refusal is final");
+    assert_ne!(client.server(), server);
+    client.end();
+    env.assert_nothing_left();
+}
+
+/// Asserts that a process does not spin.
+#[track_caller]
+fn assert_at_rest(pid: i32) {
+    let activity = || Activity::of([pid].into_iter());
+    let before = activity();
+    let (_sender, silence) = sync_channel::<()>(0);
+    silence.recv_timeout(Duration::from_millis(500)).expect_err("the whole time passes");
+    let used = Duration::from_nanos(activity().since(before).nanoseconds);
+    // One that spins on a machine with other work has a part of its processors.
+    assert!(used < Duration::from_millis(50), "{used:?} of processor time");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_shim_whose_client_does_not_read_rests_when_its_hub_ends() {
+    let env = TestEnv::new();
+    let mut command = env.afresh(&[&["mcp"], &FLAGS[..], &["--", ECHO]].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut shim = command.spawn().expect("it starts");
+    let mut stdin = shim.stdin.take().expect("it is piped");
+    let mut say = |id: u32, method: &str, params: Value| {
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        stdin.write_all(format!("{message}\n").as_bytes()).expect("the shim reads");
+    };
+    say(0, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    let calls = 16;
+    let arguments = json!({"message": "x".repeat(256 * 1024)});
+    for id in 1..=calls {
+        say(id, "tools/call", json!({"name": "echo", "arguments": arguments}));
+    }
+    let pid = shim.id().cast_signed();
+    let mut before = 0;
+    wait_for("the shim is full", || {
+        let switches = Activity::of([pid].into_iter()).switches;
+        std::mem::replace(&mut before, switches) == switches && Memory::of(pid).private > 1024
+    });
+    assert_at_rest(pid);
+    hub(&env).signal(Signal::SIGKILL);
+    wait_for("the hub has ended", || hubs(&env).is_empty());
+    assert_at_rest(pid);
+    // Now the client reads: each request has an answer.
+    let stdout = BufReader::new(shim.stdout.take().expect("it is piped"));
+    let answers = stdout.lines().map(|line| line.expect("text"));
+    let answers: Vec<Value> = answers
+        .map(|line| serde_json::from_str(&line).expect("a message"))
+        .filter(|answer: &Value| answer["method"].is_null())
+        .take(1 + calls as usize)
+        .collect();
+    let ids: BTreeSet<u64> = answers.iter().filter_map(|answer| answer["id"].as_u64()).collect();
+    assert_eq!(ids, (0..=u64::from(calls)).collect());
+    drop(stdin);
+    assert_eq!(shim.wait().expect("our child").code(), Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_shim_whose_client_ends_before_it_has_a_hub_rests() {
+    let env = TestEnv::new();
+    let client = Client::connect(&env, &[SERVER]);
+    let socket = socket(&env);
+    client.end();
+    env.assert_nothing_left();
+    // A listener that never says anything.
+    let listener = UnixListener::bind(&socket).expect("it is free");
+    let mut client = Client::start(&env, &[SERVER], &[]);
+    drop(client.stdin.take());
+    let connection = listener.accept().expect("the shim connects");
+    assert_at_rest(client.child.id().cast_signed());
+    // Another hub can be had in the end.
+    drop((connection, listener));
+    fs::remove_file(&socket).expect("ours");
     client.end();
     env.assert_nothing_left();
 }

@@ -76,5 +76,5 @@ pub const WITHDRAWN_CALLS_MAX: usize = 256;
 /// What a shim reads at once: it holds nothing else in memory for each client.
 pub const SHARE_CHUNK_BYTES: usize = 16 * 1024;
 
-/// Lines of shims that wait for the loop of the hub; then they are not read.
+/// Lines of one shim that are looked at before the servers and the other shims have their turn.
 pub const SHARE_LINES_MAX: usize = 64;

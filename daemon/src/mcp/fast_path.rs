@@ -12,6 +12,7 @@ use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::time::Time;
 use tokio::time::Instant;
 
+use super::poll::MessagePath;
 use crate::store::trace::{MessageDirection, Trace};
 use crate::wires::{WireEvent, WireInput, Wires};
 
@@ -166,16 +167,27 @@ impl FastPath {
         }
     }
 
-    /// When it is to be woken if nothing comes before.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        let conversation = self.conversation.next_wakeup().map(|at| self.start + at.since_start());
-        conversation.into_iter().chain(self.spare_until).min()
-    }
-
     /// Gives back the memory of a long line, if none has come for a while.
     pub(super) fn drop_spare(&mut self, now: Instant) {
         if self.spare_until.take_if(|until| *until <= now).is_some() {
             self.wires.drop_spare();
         }
+    }
+}
+
+impl MessagePath for FastPath {
+    type Interruption = Interruption;
+
+    fn look_for_ends(&mut self, context: &mut Context<'_>) {
+        self.wires.look_for_ends(context);
+    }
+
+    fn poll_messages(&mut self, context: &mut Context<'_>) -> Option<Interruption> {
+        self.poll_wires(context)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let conversation = self.conversation.next_wakeup().map(|at| self.start + at.since_start());
+        conversation.into_iter().chain(self.spare_until).min()
     }
 }

@@ -8,9 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use afresh_core::audit::Actor;
 use afresh_core::id::ServiceId;
@@ -20,7 +19,8 @@ use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::fast_path::Interruption;
-use super::poll::TimerThread;
+use super::poll::{MessagePath, TimerThread};
+use super::ready_queue::{OtherReady, ReadyFlag, ReadyQueue};
 use super::restart_triggers::Trigger;
 use super::server::{Server, ServerDriver};
 use crate::supervise::{InstanceEvent, Supervisor};
@@ -28,7 +28,7 @@ use crate::supervise::{InstanceEvent, Supervisor};
 /// All servers of one loop.
 pub(crate) struct Servers {
     servers: BTreeMap<ServiceId, PolledServer>,
-    ready: Arc<ReadyQueue>,
+    ready: Arc<ReadyQueue<ServiceId>>,
     /// The servers that are still to be polled in this round, in this order.
     round: VecDeque<ServiceId>,
     /// A server was polled since the rest of the loop was.
@@ -42,7 +42,7 @@ pub(crate) struct Servers {
 
 struct PolledServer {
     server: Server,
-    flag: Arc<ReadyFlag>,
+    flag: Arc<ReadyFlag<ServiceId>>,
     /// The waker of its pipes.
     pipes: Waker,
     /// The waker of everything else of its.
@@ -116,11 +116,11 @@ impl Servers {
         }
     }
 
-    /// Takes a line of the client's.
+    /// Takes a line of the client's. It is passed on in the next poll, before the loop waits.
     pub(crate) fn say(&mut self, service: ServiceId, line: Vec<u8>) {
         if let Some(PolledServer { server, flag, .. }) = self.servers.get_mut(&service) {
             server.lane.say(line);
-            flag.set();
+            flag.set_by_task();
         }
     }
 
@@ -270,129 +270,6 @@ impl PolledServer {
     fn earlier_deadline(&self) -> Option<Instant> {
         let next = self.next_wakeup()?;
         self.deadline.is_none_or(|deadline| next < deadline).then_some(next)
-    }
-}
-
-/// The servers that were woken. Each is in it once, so that there are never more than there are servers.
-struct ReadyQueue {
-    list: Mutex<ReadyList>,
-    /// A deadline of one of them may have come.
-    is_timer_due: AtomicBool,
-}
-
-struct ReadyList {
-    services: Vec<ServiceId>,
-    /// Woken for the first of them.
-    task: Waker,
-}
-
-/// Notes that there is something for one server.
-struct ReadyFlag {
-    service: ServiceId,
-    queue: Arc<ReadyQueue>,
-    is_ready: AtomicBool,
-    /// For something else than its pipes.
-    is_other_ready: AtomicBool,
-}
-
-impl ReadyQueue {
-    fn new() -> Arc<Self> {
-        let list = ReadyList { services: Vec::new(), task: Waker::noop().clone() };
-        Arc::new(Self { list: Mutex::new(list), is_timer_due: AtomicBool::new(false) })
-    }
-
-    /// Takes all that were woken, in their order; the task is woken for the next.
-    fn take(&self, task: &Waker, into: &mut VecDeque<ServiceId>) {
-        let mut list = self.list();
-        into.extend(list.services.drain(..));
-        if !list.task.will_wake(task) {
-            list.task = task.clone();
-        }
-    }
-
-    /// Whether the timer has fired since the last time.
-    fn take_timer(&self) -> bool {
-        self.is_timer_due.swap(false, Ordering::AcqRel)
-    }
-
-    fn push(&self, service: ServiceId) {
-        let mut list = self.list();
-        list.services.push(service);
-        // For those before it the task was woken already, and it takes all.
-        let task = (list.services.len() == 1).then(|| list.task.clone());
-        drop(list);
-        if let Some(task) = task {
-            task.wake();
-        }
-    }
-
-    fn list(&self) -> MutexGuard<'_, ReadyList> {
-        // Nothing in there panics.
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The waker of the timer: it does not say whose deadline has come.
-impl Wake for ReadyQueue {
-    fn wake(self: Arc<Self>) {
-        self.is_timer_due.store(true, Ordering::Release);
-        let task = self.list().task.clone();
-        task.wake();
-    }
-}
-
-impl ReadyFlag {
-    fn new(service: ServiceId, queue: &Arc<ReadyQueue>) -> Arc<Self> {
-        Arc::new(Self {
-            service,
-            queue: Arc::clone(queue),
-            is_ready: AtomicBool::new(false),
-            is_other_ready: AtomicBool::new(false),
-        })
-    }
-
-    /// There is something for its pipes.
-    fn set(&self) {
-        if !self.is_ready.swap(true, Ordering::AcqRel) {
-            self.queue.push(self.service);
-        }
-    }
-
-    /// There is something besides, or there may be.
-    fn set_other(&self) {
-        self.is_other_ready.store(true, Ordering::Release);
-        self.set();
-    }
-
-    /// Clears it before the server is polled. Returns whether there is something besides the pipes.
-    fn clear(&self) -> bool {
-        // Takes over what was done before it was set.
-        self.is_ready.swap(false, Ordering::AcqRel);
-        self.is_other_ready.swap(false, Ordering::AcqRel)
-    }
-}
-
-/// The waker of the pipes.
-impl Wake for ReadyFlag {
-    fn wake(self: Arc<Self>) {
-        self.set();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.set();
-    }
-}
-
-/// The waker of everything else.
-struct OtherReady(Arc<ReadyFlag>);
-
-impl Wake for OtherReady {
-    fn wake(self: Arc<Self>) {
-        self.0.set_other();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.set_other();
     }
 }
 

@@ -1,6 +1,7 @@
-//! Owns the wait of the loop of `afresh mcp`: for the pipes of its one conversation, and for everything
-//! else only where that has woken the task; and the thread with the next deadline, which `gateway_servers.rs` uses too. Driven by
-//! `mcp.rs`. Never reads a message itself.
+//! Owns the wait of a loop whose messages come first: that of `afresh mcp`, for the pipes of its one conversation, and that of
+//! the hub of shared servers, for shims and servers. Everything else is polled only where it has woken the task. Besides, the
+//! thread with the next deadline, which `gateway_servers.rs` uses too. Driven by `mcp.rs` and `share/hub.rs`. Never reads a
+//! message itself.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,19 +14,32 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
-use super::fast_path::{FastPath, Interruption};
+/// What passes messages on in the task of a loop.
+pub(crate) trait MessagePath {
+    /// What only the loop can deal with.
+    type Interruption;
+
+    /// Asks to be woken by this context for anything that is no message.
+    fn look_for_ends(&mut self, _context: &mut Context<'_>) {}
+
+    /// Passes on what has come, for a bounded time, and asks to be woken for more.
+    fn poll_messages(&mut self, context: &mut Context<'_>) -> Option<Self::Interruption>;
+
+    /// When it is to be woken if nothing comes before.
+    fn next_wakeup(&self) -> Option<Instant>;
+}
 
 /// Wakes the loop.
-pub(super) struct PipePoll {
+pub(crate) struct PipePoll {
     timer: TimerThread,
     /// The waker for anything but a pipe.
     other: Arc<OtherWaker>,
 }
 
 /// The reason to leave the fast path.
-pub(super) enum Polled<T> {
+pub(crate) enum Polled<I, T> {
     /// Something over the pipes that is more than a message on its way.
-    Interruption(Interruption),
+    Interruption(I),
     /// A deadline has come.
     Due,
     /// The other future is ready.
@@ -33,18 +47,18 @@ pub(super) enum Polled<T> {
 }
 
 impl PipePoll {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         Ok(Self { timer: TimerThread::start()?, other: OtherWaker::new(Waker::noop().clone()) })
     }
 
     /// Passes messages on until there is something else to do: until `others` is ready, or the
-    /// conversation wants to be woken, or the deadline `due` has come.
-    pub(super) async fn pass_until<T>(
+    /// path wants to be woken, or the deadline `due` has come.
+    pub(crate) async fn pass_until<P: MessagePath, T>(
         &mut self,
-        lane: &mut FastPath,
+        lane: &mut P,
         due: Option<Instant>,
         others: impl Future<Output = T>,
-    ) -> Polled<T> {
+    ) -> Polled<P::Interruption, T> {
         let mut others = pin!(others);
         // The others have not been polled yet.
         self.other.is_woken.store(true, Ordering::Release);
@@ -60,9 +74,9 @@ impl PipePoll {
             let other_context = &mut Context::from_waker(&waker);
             let is_woken = self.other.is_woken.swap(false, Ordering::AcqRel);
             if is_woken {
-                lane.wires.look_for_ends(other_context);
+                lane.look_for_ends(other_context);
             }
-            if let Some(interruption) = lane.poll_wires(context) {
+            if let Some(interruption) = lane.poll_messages(context) {
                 // The others are polled again after that.
                 return Poll::Ready(Polled::Interruption(interruption));
             }

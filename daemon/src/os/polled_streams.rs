@@ -3,12 +3,14 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::future::poll_fn;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -19,7 +21,6 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::unistd::{Uid, read, write};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
@@ -47,6 +48,27 @@ pub(crate) struct Ready {
     pub(crate) can_write: bool,
     /// The other end is closed.
     pub(crate) is_broken: bool,
+}
+
+/// What is waited for of a stream, besides that its other end is closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+}
+
+impl Interest {
+    pub(crate) const fn is_none(self) -> bool {
+        !self.reads && !self.writes
+    }
+}
+
+/// What a wait has brought: that of each stream, in their order; nothing of one that was left out.
+#[derive(Debug)]
+pub(crate) struct PollResult<const COUNT: usize> {
+    pub(crate) streams: [Ready; COUNT],
+    /// One of the ends that were waited for has come.
+    pub(crate) has_end: bool,
 }
 
 impl PolledStream {
@@ -128,26 +150,30 @@ fn peer_uid(socket: &OwnedFd) -> io::Result<u32> {
     Ok(nix::unistd::getpeereid(socket)?.0.as_raw())
 }
 
-/// Waits until one of the streams can be read or written, as it is wanted of each, or the other end of one is closed, or
-/// this time is over; then nothing is returned.
-pub(crate) fn poll_streams(
-    streams: &[(&PolledStream, bool, bool)],
+/// Waits until one of the streams can be read or written, as it is wanted of each, or the other end of one is closed, or one
+/// of these ends has come, or this time is over; then nothing is returned. A stream of which nothing is wanted is left out by
+/// the caller: its closed end would end each wait at once.
+pub(crate) fn poll_streams<const COUNT: usize>(
+    streams: [Option<(&PolledStream, Interest)>; COUNT],
+    ends: &[PolledStream],
     wait: Option<Duration>,
-) -> io::Result<Vec<Ready>> {
-    let mut polled = Vec::with_capacity(streams.len());
-    for (stream, reads, writes) in streams {
+) -> io::Result<Option<PollResult<COUNT>>> {
+    let mut polled = Vec::with_capacity(COUNT + ends.len());
+    for (stream, interest) in streams.iter().flatten() {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::POLLIN, *reads);
-        flags.set(PollFlags::POLLOUT, *writes);
+        flags.set(PollFlags::POLLIN, interest.reads);
+        flags.set(PollFlags::POLLOUT, interest.writes);
         polled.push(PollFd::new(stream.descriptor.as_fd(), flags));
     }
+    let ends_at = polled.len();
+    polled.extend(ends.iter().map(|end| PollFd::new(end.descriptor.as_fd(), PollFlags::POLLIN)));
     // A part of a millisecond is rounded up: the time is over then.
     let timeout = wait.map_or(PollTimeout::NONE, |wait| {
         let wait = wait.as_millis() + u128::from(wait.subsec_nanos() % 1_000_000 > 0);
         PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
     });
     match poll(&mut polled, timeout) {
-        Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(Vec::new()),
+        Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
         Ok(_) => {}
         Err(error) => return Err(error.into()),
     }
@@ -160,7 +186,10 @@ pub(crate) fn poll_streams(
             is_broken: events.intersects(broken),
         }
     };
-    Ok(polled.iter().map(ready).collect())
+    let has_end = polled[ends_at..].iter().any(|polled| ready(polled).can_read);
+    let mut polled = polled.iter().map(ready);
+    let streams = streams.map(|stream| stream.and_then(|_| polled.next()).unwrap_or_default());
+    Ok(Some(PollResult { streams, has_end }))
 }
 
 /// Runs afresh with other arguments in place of this process; returns why that failed.
@@ -177,23 +206,32 @@ pub(crate) fn set_own_name(command: &mut Command) {
 pub(crate) struct SocketReader(AsyncFd<std::os::unix::net::UnixStream>);
 
 impl SocketReader {
-    /// Reads what is there, or waits for it; 0 at the end. Cancel safe.
-    pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Reads what is there; 0 at the end. Asks to be woken where there is nothing.
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         loop {
-            let mut guard = self.0.readable().await?;
+            let mut guard = ready!(self.0.poll_read_ready(context))?;
             match guard.try_io(|stream| stream.get_ref().read(buffer)) {
                 Ok(Ok(length)) => {
                     if length < buffer.len() {
                         // It is empty: the next bytes are told anew. That the other end is closed stays known.
                         guard.clear_ready();
                     }
-                    return Ok(length);
+                    return Poll::Ready(Ok(length));
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Err(error)) => return Err(error),
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
                 Err(_would_block) => {}
             }
         }
+    }
+
+    /// Reads what is there, or waits for it; 0 at the end. Cancel safe.
+    pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_read(context, buffer)).await
     }
 }
 
@@ -215,7 +253,7 @@ impl SocketWriter {
 
     /// Waits until it takes more.
     pub(crate) async fn writable(&self) -> io::Result<()> {
-        let stream = register(self.0.try_clone()?, Interest::WRITABLE)?;
+        let stream = register(self.0.try_clone()?, tokio::io::Interest::WRITABLE)?;
         stream.writable().await?.retain_ready();
         Ok(())
     }
@@ -225,12 +263,12 @@ impl SocketWriter {
 pub(crate) fn halves(stream: UnixStream) -> io::Result<(SocketReader, SocketWriter)> {
     let stream = stream.into_std()?;
     let writer = SocketWriter(stream.try_clone()?);
-    Ok((SocketReader(register(stream, Interest::READABLE)?), writer))
+    Ok((SocketReader(register(stream, tokio::io::Interest::READABLE)?), writer))
 }
 
 fn register(
     stream: std::os::unix::net::UnixStream,
-    interest: Interest,
+    interest: tokio::io::Interest,
 ) -> io::Result<AsyncFd<std::os::unix::net::UnixStream>> {
     #[expect(
         unsafe_code,

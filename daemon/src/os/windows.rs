@@ -14,6 +14,7 @@ use std::os::windows::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use afresh_core::install::Manager;
@@ -483,10 +484,31 @@ impl PolledStream {
     }
 }
 
-pub(crate) fn poll_streams(
-    _streams: &[(&PolledStream, bool, bool)],
+/// What is waited for of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+}
+
+impl Interest {
+    pub(crate) const fn is_none(self) -> bool {
+        !self.reads && !self.writes
+    }
+}
+
+/// What a wait has brought.
+#[derive(Debug)]
+pub(crate) struct PollResult<const COUNT: usize> {
+    pub(crate) streams: [Ready; COUNT],
+    pub(crate) has_end: bool,
+}
+
+pub(crate) fn poll_streams<const COUNT: usize>(
+    _streams: [Option<(&PolledStream, Interest)>; COUNT],
+    _ends: &[PolledStream],
     _wait: Option<Duration>,
-) -> io::Result<Vec<Ready>> {
+) -> io::Result<Option<PollResult<COUNT>>> {
     Err(unsupported())
 }
 
@@ -501,6 +523,14 @@ pub(crate) fn set_own_name(_command: &mut Command) {}
 pub(crate) struct SocketReader;
 
 impl SocketReader {
+    pub(crate) fn poll_read(
+        &mut self,
+        _context: &mut Context<'_>,
+        _buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(unsupported()))
+    }
+
     pub(crate) async fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(unsupported())
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::hub_place::HubPlace;
 use crate::clock::now;
-use crate::os::{self, PolledStream, Ready};
+use crate::os::{self, Interest, PollResult, PolledStream, Ready};
 use crate::process::own_executable;
 
 /// What a shim is started with.
@@ -68,6 +68,7 @@ pub fn run_shim(setup: ShimSetup) -> ShimEnd {
         hub_lines: LineSplitter::default(),
         to_client: Waiting::default(),
         to_hub: Waiting::default(),
+        buffer: vec![0; SHARE_CHUNK_BYTES],
         end: None,
     };
     os::settle_memory();
@@ -146,6 +147,8 @@ struct ShimLoop {
     hub_lines: LineSplitter,
     to_client: Waiting,
     to_hub: Waiting,
+    /// For what is read.
+    buffer: Vec<u8>,
     end: Option<End>,
 }
 
@@ -160,40 +163,44 @@ impl ShimLoop {
             .shim
             .next_wakeup()
             .map(|at| (self.start + at.since_start()).saturating_duration_since(Instant::now()));
-        let reads_client = self.shim.takes_lines() && !self.to_hub.is_full();
-        let reads_hub = !self.to_client.is_full();
-        let writes_hub = !self.to_hub.bytes.is_empty();
-        let writes_client = !self.to_client.bytes.is_empty();
-        let mut streams =
-            vec![(&self.client, reads_client, false), (&self.answers, false, writes_client)];
-        streams.extend(self.launchers.iter().map(|launcher| (launcher, true, false)));
-        let hub_at = streams.len();
-        streams.extend(self.hub.as_ref().map(|hub| (hub, reads_hub, writes_hub)));
-        let ready = match os::poll_streams(&streams, wait) {
-            Ok(ready) => ready,
+        let client =
+            Interest { reads: self.shim.takes_lines() && !self.to_hub.is_full(), writes: false };
+        let answers = Interest { reads: false, writes: !self.to_client.bytes.is_empty() };
+        let hub =
+            Interest { reads: !self.to_client.is_full(), writes: !self.to_hub.bytes.is_empty() };
+        // That nobody reads the answers any more matters while there are none, too. Any other stream of which nothing is
+        // wanted is left out: its end is dealt with when it is wanted again.
+        let streams = [
+            Some((&self.client, client)).filter(|_| !client.is_none()),
+            Some((&self.answers, answers)),
+            self.hub.as_ref().map(|stream| (stream, hub)).filter(|_| !hub.is_none()),
+        ];
+        let polled = match os::poll_streams(streams, &self.launchers, wait) {
+            Ok(polled) => polled,
             Err(error) => {
                 self.log(&format!("cannot wait for the client: {error}"));
                 self.end = Some(End::Done);
                 return;
             }
         };
-        if wait.is_some_and(|wait| wait.is_zero()) || ready.is_empty() {
+        if wait.is_some_and(|wait| wait.is_zero()) || polled.is_none() {
             self.handle(ShimInput::Wakeup);
         }
-        if let Some(hub) = ready.get(hub_at) {
-            self.serve_hub(*hub, reads_hub);
-        }
-        if ready.iter().take(hub_at).skip(2).any(|launcher| launcher.can_read) {
+        let Some(PollResult { streams: [client, answers, of_hub], has_end }) = polled else {
+            return;
+        };
+        self.serve_hub(of_hub, hub.reads);
+        if has_end {
             self.launchers.clear();
             self.handle(ShimInput::ClientGone);
         }
-        match ready.get(1) {
+        if answers.is_broken {
             // Nobody reads the answers any more.
-            Some(answers) if answers.is_broken => self.end = Some(End::Done),
-            Some(answers) if answers.can_write => self.flush_to_client(),
-            _ => {}
+            self.end = Some(End::Done);
+        } else if answers.can_write {
+            self.flush_to_client();
         }
-        if reads_client && ready.first().is_some_and(|client| client.can_read) {
+        if client.can_read {
             self.read_client();
         }
     }
@@ -210,15 +217,13 @@ impl ShimLoop {
     }
 
     fn read_client(&mut self) {
-        let mut buffer = [0; SHARE_CHUNK_BYTES];
-        match self.client.read(&mut buffer) {
+        match self.client.read(&mut self.buffer) {
             Ok(0) => self.handle(ShimInput::ClientGone),
             Ok(length) => {
-                let mut frames = Vec::new();
-                self.client_lines.push(&buffer[..length], |frame| frames.push(frame));
-                for frame in frames {
-                    self.handle(ShimInput::Client(frame));
-                }
+                let mut inputs = VecDeque::new();
+                let give = |frame| inputs.push_back(ShimInput::Client(frame));
+                self.client_lines.push(&self.buffer[..length], give);
+                self.handle_all(inputs);
             }
             Err(error) if is_passing(&error) => {}
             Err(_) => self.handle(ShimInput::ClientGone),
@@ -227,14 +232,12 @@ impl ShimLoop {
 
     fn read_hub(&mut self) {
         let Some(hub) = &self.hub else { return };
-        let mut buffer = [0; SHARE_CHUNK_BYTES];
-        match hub.read(&mut buffer) {
+        match hub.read(&mut self.buffer) {
             Ok(length @ 1..) => {
-                let mut frames = Vec::new();
-                self.hub_lines.push(&buffer[..length], |frame| frames.push(frame));
-                for frame in frames {
-                    self.handle(ShimInput::Hub(frame));
-                }
+                let mut inputs = VecDeque::new();
+                let give = |frame| inputs.push_back(ShimInput::Hub(frame));
+                self.hub_lines.push(&self.buffer[..length], give);
+                self.handle_all(inputs);
             }
             Err(error) if is_passing(&error) => {}
             Ok(0) | Err(_) => self.lose_hub(),
@@ -251,15 +254,19 @@ impl ShimLoop {
         (self.hub_lines, self.to_hub) = (LineSplitter::default(), Waiting::default());
     }
 
-    /// Hands an input to the machine, and does what it says.
     fn handle(&mut self, input: ShimInput) {
-        let mut inputs = VecDeque::from([input]);
+        self.handle_all(VecDeque::from([input]));
+    }
+
+    /// Hands inputs to the machine, and does what it says.
+    fn handle_all(&mut self, mut inputs: VecDeque<ShimInput>) {
+        let now = self.now();
         while let Some(input) = inputs.pop_front() {
-            let now = self.now();
             for effect in self.shim.handle(now, input) {
                 match effect {
                     ShimEffect::ToClient(line) => self.to_client.push(&line),
                     ShimEffect::ToHub(line) => self.to_hub.push(&line),
+                    // What the old hub has sent before is handed on first.
                     ShimEffect::Connect => inputs.push_back(self.connect()),
                     ShimEffect::Disconnect => self.disconnect(),
                     ShimEffect::Log(text) => self.log(&text),
@@ -306,9 +313,11 @@ impl ShimLoop {
     }
 
     fn flush_to_hub(&mut self) {
-        // Its end shows in the next read.
-        if let Some(hub) = &self.hub {
-            self.to_hub.write(hub).ok();
+        if let Some(hub) = &self.hub
+            && self.to_hub.write(hub).is_err()
+        {
+            // It takes nothing any more. Its end shows in the next read, behind what it has sent.
+            self.to_hub = Waiting::default();
         }
     }
 
@@ -317,10 +326,11 @@ impl ShimLoop {
         let until = Instant::now() + CLIENT_GONE_WITHIN;
         while !self.to_client.bytes.is_empty() && Instant::now() < until {
             let wait = until.saturating_duration_since(Instant::now());
-            let ready = os::poll_streams(&[(&self.answers, false, true)], Some(wait));
-            if !ready.is_ok_and(|ready| ready.first().is_some_and(|its| its.can_write))
-                || self.to_client.write(&self.answers).is_err()
-            {
+            let answers = (&self.answers, Interest { reads: false, writes: true });
+            let polled = os::poll_streams([Some(answers)], &[], Some(wait));
+            let can_write =
+                matches!(polled, Ok(Some(PollResult { streams: [its], .. })) if its.can_write);
+            if !can_write || self.to_client.write(&self.answers).is_err() {
                 return;
             }
         }

@@ -1,12 +1,14 @@
 //! Owns the connections of shims to the hub: their first lines, their lines, and what waits for them. Driven by the hub's
 //! loop, which it never blocks.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use afresh_core::limits::{
-    OUTPUT_RETRY_PAUSE, SHARE_HELLO_BYTES_MAX, SHARE_HELLO_WAIT, SHARE_LINES_MAX,
+    OUTPUT_RETRY_PAUSE, SHARE_CHUNK_BYTES, SHARE_HELLO_BYTES_MAX, SHARE_HELLO_WAIT,
     SHARE_SESSIONS_MAX, SHARE_UNREAD_BYTES_MAX, TALK_CHUNK_BYTES,
 };
 use afresh_core::mcp::frame::{Frame, LineSplitter};
@@ -15,23 +17,47 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::mcp::{ReadyFlag, ReadyQueue};
 use crate::os::{SocketListener, SocketReader, SocketWriter, halves, is_own_peer};
 
-/// What a shim does.
-pub(super) enum ShimEvent {
-    /// It has connected, and this is its first line.
-    Hello(Frame, ShimWriter),
-    Line(Frame),
-    Gone,
+/// A shim that has connected.
+pub(super) struct NewShim {
+    pub(super) id: SessionId,
+    /// Its first line.
+    pub(super) hello: Frame,
+    pub(super) reader: ShimReader,
+    pub(super) writer: ShimWriter,
 }
 
-/// All connections.
-pub(super) struct ShimConnections {
+/// What a shim says.
+pub(super) struct ShimReader {
+    reader: SocketReader,
+    lines: LineSplitter,
+    /// Read, and not looked at yet: no more is read before they are.
+    frames: VecDeque<Frame>,
+}
+
+/// Takes connections, and waits for their first lines.
+pub(super) struct ShimListener {
     listener: Option<SocketListener>,
-    events: mpsc::Receiver<(SessionId, ShimEvent)>,
-    sender: mpsc::Sender<(SessionId, ShimEvent)>,
-    tasks: JoinSet<()>,
+    greetings: JoinSet<Option<NewShim>>,
+    writers: JoinSet<()>,
     last: u64,
+}
+
+/// Reads what shims say after their first lines. Only those that were woken are read, each in its turn.
+pub(super) struct ShimReaders {
+    all: BTreeMap<SessionId, PolledShim>,
+    ready: Arc<ReadyQueue<SessionId>>,
+    /// The shims that still have their turn in this round, in this order.
+    round: VecDeque<SessionId>,
+    buffer: Vec<u8>,
+}
+
+struct PolledShim {
+    reader: ShimReader,
+    flag: Arc<ReadyFlag<SessionId>>,
+    waker: Waker,
 }
 
 /// Writes to a shim: at once what it takes, and the rest by a task.
@@ -44,20 +70,27 @@ pub(super) struct ShimWriter {
 /// Lines that may wait for a shim beside [`SHARE_UNREAD_BYTES_MAX`]: the shortest has 20 bytes or more.
 const REST_MAX: usize = 64 * 1024;
 
-impl ShimConnections {
+/// Connections that are open at once, with those whose sessions are over and that have not ended yet.
+const CONNECTIONS_MAX: usize = 2 * SHARE_SESSIONS_MAX;
+
+impl ShimListener {
     pub(super) fn new(listener: SocketListener) -> Self {
-        let (sender, events) = mpsc::channel(SHARE_LINES_MAX);
-        Self { listener: Some(listener), events, sender, tasks: JoinSet::new(), last: 0 }
+        let (greetings, writers) = (JoinSet::new(), JoinSet::new());
+        Self { listener: Some(listener), greetings, writers, last: 0 }
     }
 
-    /// What a shim does next. Cancel safe.
-    pub(super) async fn next(&mut self) -> (SessionId, ShimEvent) {
+    /// The next shim that says its first line, while there are so many others. Cancel safe.
+    pub(super) async fn next(&mut self, others: usize) -> NewShim {
         loop {
-            // Two tasks each; those that have not said hello count, too.
-            let has_room = self.tasks.len() < SHARE_SESSIONS_MAX * 4;
+            let has_room = self.greetings.len() + others < CONNECTIONS_MAX;
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => return event,
+                Some(greeted) = self.greetings.join_next() => {
+                    if let Ok(Some(shim)) = greeted {
+                        return shim;
+                    }
+                }
+                Some(_) = self.writers.join_next() => {}
                 stream = accept(self.listener.as_ref()), if has_room => {
                     let Ok(stream) = stream else {
                         // Out of descriptors, say: it may pass.
@@ -70,16 +103,21 @@ impl ShimConnections {
                     let Ok((reader, writer)) = halves(stream) else { continue };
                     self.last += 1;
                     let id = SessionId(self.last);
-                    let writer = Arc::new(writer);
-                    let (rest, queue) = mpsc::channel(REST_MAX);
-                    let waiting = Arc::new(AtomicUsize::new(0));
-                    self.tasks.spawn(write_rest(Arc::clone(&writer), queue, Arc::clone(&waiting)));
-                    let writer = ShimWriter { writer, rest, waiting };
-                    self.tasks.spawn(read(id, reader, writer, self.sender.clone()));
+                    let writer = self.writer(writer);
+                    self.greetings.spawn(async move {
+                        timeout(SHARE_HELLO_WAIT, greet(id, reader, writer)).await.ok().flatten()
+                    });
                 }
-                Some(_) = self.tasks.join_next() => {}
             }
         }
+    }
+
+    fn writer(&mut self, writer: SocketWriter) -> ShimWriter {
+        let writer = Arc::new(writer);
+        let (rest, queue) = mpsc::channel(REST_MAX);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        self.writers.spawn(write_rest(Arc::clone(&writer), queue, Arc::clone(&waiting)));
+        ShimWriter { writer, rest, waiting }
     }
 
     /// Takes no more connections: the socket is gone.
@@ -89,8 +127,79 @@ impl ShimConnections {
 
     /// Waits until what waits for shims is written.
     pub(super) async fn close(mut self) {
-        drop((self.events, self.sender));
-        while self.tasks.join_next().await.is_some() {}
+        self.greetings.shutdown().await;
+        while self.writers.join_next().await.is_some() {}
+    }
+}
+
+impl ShimReaders {
+    pub(super) fn new() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            ready: ReadyQueue::new(),
+            round: VecDeque::new(),
+            buffer: vec![0; TALK_CHUNK_BYTES],
+        }
+    }
+
+    /// Reads a shim from now on.
+    pub(super) fn insert(&mut self, id: SessionId, reader: ShimReader) {
+        let flag = ReadyFlag::new(id, &self.ready);
+        flag.set_by_task();
+        let waker = Arc::clone(&flag).into();
+        self.all.insert(id, PolledShim { reader, flag, waker });
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The next shim that was woken. Where there is none, the task is woken by the next.
+    pub(super) fn next_ready(&mut self, context: &Context<'_>) -> Option<SessionId> {
+        if self.round.is_empty() {
+            self.ready.take(context.waker(), &mut self.round);
+        }
+        let id = self.round.pop_front()?;
+        if let Some(shim) = self.all.get(&id) {
+            shim.flag.clear();
+        }
+        Some(id)
+    }
+
+    /// The next line of a shim; none at its end, which is told once. It is woken for more.
+    pub(super) fn poll_line(&mut self, id: SessionId) -> Poll<Option<Frame>> {
+        let Some(PolledShim { reader, flag, waker }) = self.all.get_mut(&id) else {
+            return Poll::Pending;
+        };
+        let ShimReader { reader, lines, frames } = reader;
+        if let Some(frame) = frames.pop_front() {
+            return Poll::Ready(Some(frame));
+        }
+        match reader.poll_read(&mut Context::from_waker(waker), &mut self.buffer) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(length @ 1..)) => {
+                lines.push(&self.buffer[..length], |frame| frames.push_back(frame));
+                match frames.pop_front() {
+                    Some(frame) => Poll::Ready(Some(frame)),
+                    // A long line is not waited for: others have their turn.
+                    None => {
+                        flag.set();
+                        Poll::Pending
+                    }
+                }
+            }
+            Poll::Ready(Ok(0) | Err(_)) => {
+                self.all.remove(&id);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// There may be more of a shim: it has another turn after the others.
+    pub(super) fn poll_again(&self, id: SessionId) {
+        if let Some(shim) = self.all.get(&id) {
+            shim.flag.set();
+        }
     }
 }
 
@@ -147,45 +256,25 @@ async fn write_rest(
     }
 }
 
-/// Reads the first line, in time, and then all others.
-async fn read(
-    id: SessionId,
-    mut reader: SocketReader,
-    writer: ShimWriter,
-    events: mpsc::Sender<(SessionId, ShimEvent)>,
-) {
+/// Reads the first line.
+async fn greet(id: SessionId, mut reader: SocketReader, writer: ShimWriter) -> Option<NewShim> {
     let mut lines = LineSplitter::default();
-    let mut frames = Vec::new();
-    let mut buffer = vec![0; TALK_CHUNK_BYTES];
-    let mut writer = Some(writer);
-    loop {
-        let read = reader.read(&mut buffer);
-        let read = match writer {
-            Some(_) => timeout(SHARE_HELLO_WAIT, read).await.unwrap_or(Ok(0)),
-            None => read.await,
-        };
-        let Ok(length @ 1..) = read else { break };
-        lines.push(&buffer[..length], |frame| frames.push(frame));
-        if writer.is_some() && lines.unfinished() > SHARE_HELLO_BYTES_MAX {
-            break;
-        }
-        for frame in frames.drain(..) {
-            let event = match writer.take() {
-                Some(writer) => ShimEvent::Hello(frame, writer),
-                None => ShimEvent::Line(frame),
-            };
-            if events.send((id, event)).await.is_err() {
-                return;
-            }
+    let mut frames = VecDeque::new();
+    let mut buffer = vec![0; SHARE_CHUNK_BYTES];
+    while lines.unfinished() <= SHARE_HELLO_BYTES_MAX {
+        let Ok(length @ 1..) = reader.read(&mut buffer).await else { break };
+        lines.push(&buffer[..length], |frame| frames.push_back(frame));
+        if let Some(hello) = frames.pop_front() {
+            let reader = ShimReader { reader, lines, frames };
+            return Some(NewShim { id, hello, reader, writer });
         }
     }
-    if writer.is_none() {
-        events.send((id, ShimEvent::Gone)).await.ok();
-    }
+    None
 }
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::future::poll_fn;
     use std::path::PathBuf;
     use std::time::Duration;
 
@@ -194,28 +283,80 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_shim_whose_session_is_over_sees_the_end_behind_the_last_line() {
-        let socket = std::env::temp_dir().join(format!("afresh-shims-{}", std::process::id()));
+    /// What the next shim that has something to say says.
+    async fn next_line(readers: &mut ShimReaders) -> Option<Frame> {
+        let next = poll_fn(|context| {
+            while let Some(id) = readers.next_ready(context) {
+                if let Poll::Ready(frame) = readers.poll_line(id) {
+                    readers.poll_again(id);
+                    return Poll::Ready(frame);
+                }
+            }
+            Poll::Pending
+        });
+        timeout(Duration::from_secs(20), next).await.expect("it says something")
+    }
+
+    async fn connected(name: &str) -> (UnixStream, NewShim, ShimListener) {
+        let name = format!("afresh-shims-{name}-{}", std::process::id());
+        let socket = std::env::temp_dir().join(name);
         let unnamed = PathBuf::from(format!("{}.new", socket.display()));
-        let listener = SocketListener::bind(&socket, &unnamed).expect("a free name");
-        let mut connections = ShimConnections::new(listener);
+        let mut listener =
+            ShimListener::new(SocketListener::bind(&socket, &unnamed).expect("a free name"));
         let mut shim = UnixStream::connect(&socket).await.expect("it listens");
         std::fs::remove_file(&socket).expect("ours");
         shim.write_all(b"hello\n").await.expect("it is open");
-        let (_, ShimEvent::Hello(_, writer)) = connections.next().await else {
-            panic!("a shim says hello first")
-        };
+        let new = timeout(Duration::from_secs(20), listener.next(0)).await.expect("it says hello");
+        (shim, new, listener)
+    }
+
+    #[tokio::test]
+    async fn a_shim_whose_session_is_over_sees_the_end_behind_the_last_line() {
+        let (mut shim, NewShim { id, hello, reader, writer }, listener) = connected("end").await;
+        assert_eq!(hello, Frame::Line(b"hello".to_vec()));
+        let mut readers = ShimReaders::new();
+        readers.insert(id, reader);
         assert!(writer.send(b"leave".to_vec()));
         // The session is dropped; the shim may still write, and is read.
         drop(writer);
+        timeout(Duration::from_secs(20), listener.close()).await.expect("all is written");
         let mut read = String::new();
         let end = timeout(Duration::from_secs(20), shim.read_to_string(&mut read));
         end.await.expect("the connection ends").expect("text");
         assert_eq!(read, "leave\n");
         shim.write_all(b"more\n").await.expect("it is read");
-        assert!(matches!(connections.next().await, (_, ShimEvent::Line(_))));
+        assert_eq!(next_line(&mut readers).await, Some(Frame::Line(b"more".to_vec())));
         drop(shim);
-        assert!(matches!(connections.next().await, (_, ShimEvent::Gone)));
+        assert_eq!(next_line(&mut readers).await, None);
+        assert_eq!(readers.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_shim_with_many_lines_lets_others_have_their_turns() {
+        let mut readers = ShimReaders::new();
+        let (mut shims, mut kept) = (Vec::new(), Vec::new());
+        for (number, name) in ["many", "few"].into_iter().enumerate() {
+            let (shim, NewShim { reader, writer, .. }, listener) = connected(name).await;
+            readers.insert(SessionId(number as u64), reader);
+            shims.push(shim);
+            kept.push((writer, listener));
+        }
+        // More than one read takes.
+        shims[0].write_all(&b"many\n".repeat(1_000)).await.expect("it has room");
+        shims[1].write_all(b"few\n").await.expect("it has room");
+        let mut seen = Vec::new();
+        while seen.len() < 1_001 {
+            seen.push(next_line(&mut readers).await.expect("both are open"));
+        }
+        let few = Frame::Line(b"few".to_vec());
+        let place = seen.iter().position(|frame| *frame == few);
+        assert!(place.is_some_and(|place| place <= 2), "{place:?}");
+        assert_eq!(seen.iter().filter(|frame| **frame != few).count(), 1_000);
+        // A line that is not whole says nothing, and its rest is heard.
+        shims[0].write_all(b"a half").await.expect("it has room");
+        shims[1].write_all(b"few\n").await.expect("it has room");
+        assert_eq!(next_line(&mut readers).await, Some(few));
+        shims[0].write_all(b" line\n").await.expect("it has room");
+        assert_eq!(next_line(&mut readers).await, Some(Frame::Line(b"a half line".to_vec())));
     }
 }
