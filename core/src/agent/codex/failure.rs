@@ -38,10 +38,22 @@ pub(super) fn read(error: &Object<'_>, limits: &Limits, now: Stamp) -> TurnEnd {
     let failure = match info.map_or(TurnFailure::Other, |info| by_info(info, limits, now)) {
         // A provider that is not OpenAI's own says it in its words only, and Codex hands them on.
         TurnFailure::Other if why.contains("context_length_exceeded") => TurnFailure::Overflow,
+        // After its own tries it says no more than that.
+        TurnFailure::Other if BROKEN_STREAM.iter().any(|words| why.contains(words)) => {
+            TurnFailure::Unreachable
+        }
         failure => failure,
     };
     TurnEnd::Failed { failure, why }
 }
+
+/// What Codex says of a connection that broke.
+const BROKEN_STREAM: [&str; 4] = [
+    "error sending request",
+    "error decoding response body",
+    "stream closed before response.completed",
+    "idle timeout waiting for SSE",
+];
 
 /// An error that nothing but its words tell of.
 pub(super) fn other(why: &str) -> TurnEnd {
@@ -124,6 +136,14 @@ mod tests {
         assert_eq!(status("responseStreamDisconnected", "null"), TurnFailure::Unreachable);
         assert_eq!(status("httpConnectionFailed", "null"), TurnFailure::Unreachable);
         assert_eq!(status("httpConnectionFailed", "400"), TurnFailure::Other);
+        let last = r#"{"message":"stream disconnected before completion: error sending request","codexErrorInfo":"other"}"#;
+        let last = read(
+            &Object::read(last.as_bytes()).expect("an object"),
+            &Limits::default(),
+            Stamp::default(),
+        );
+        let TurnEnd::Failed { failure: class, .. } = last else { panic!("{last:?}") };
+        assert_eq!(class, TurnFailure::Unreachable);
         for unknown in ["\"somethingNew\"", "{\"new\":{\"x\":1}}", "null", "7", "[]"] {
             assert_eq!(failure(unknown), TurnFailure::Other, "{unknown}");
         }
