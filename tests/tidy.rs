@@ -704,6 +704,29 @@ fn the_readme_of_packages_is_the_readme_with_whole_links() {
 }
 
 #[test]
+fn packages_are_published_by_what_the_tests_run() {
+    let workflow = read(".github/workflows/release.yml");
+    let tried = read("tests/packages/registries");
+    for text in [&workflow, &tried] {
+        assert!(text.contains("packaging/publish-npm"));
+    }
+    // A file name without a folder before it is a repository of GitHub for npm.
+    assert!(!workflow.contains("npm publish"), "the workflow publishes by packaging/publish-npm");
+    assert!(
+        workflow.contains("NODE_AUTH_TOKEN"),
+        "the first publication of a package needs a token"
+    );
+    let at = |step: &str| workflow.find(step).unwrap_or_else(|| panic!("no step with `{step}`"));
+    let registries = ["packaging/publish-npm", "gh-action-pypi-publish", "cargo publish"].map(at);
+    assert!(
+        registries.iter().all(|step| *step < at("gh release create")),
+        "the release comes last"
+    );
+    assert!(workflow.contains("gh release view"), "a second try finds the release of the first");
+    assert!(workflow.contains("skip-existing: true"), "a second try finds wheels of the first");
+}
+
+#[test]
 fn dependencies_stay_few() {
     // Raise it with a reason in the commit: each crate is code that we answer for. 23 of them came with
     // `https`, and ten of those are only for Windows; seven came with SQLite, three of them to build it; 51 with the
