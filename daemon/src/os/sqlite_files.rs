@@ -52,9 +52,8 @@ type RemoveCall = unsafe extern "C" fn(*const c_char) -> c_int;
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_int {
     // SAFETY: SQLite gives the path of a file, with a zero byte at its end.
     let path = unsafe { CStr::from_ptr(path) };
-    // The bits of a mode fit into both types.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a mode")]
-    let mode = Mode::from_bits_truncate(mode as mode_t);
+    // The bits of a mode fit into both types, whose widths differ between systems.
+    let mode = Mode::from_bits_truncate(mode_t::try_from(mode).unwrap_or_default());
     let flags = OFlag::from_bits_retain(flags);
     returned(in_its_folder(path, |folder, name| {
         Ok(folder.open_itself(name, flags, mode)?.into_raw_fd())
