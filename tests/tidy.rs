@@ -658,6 +658,74 @@ fn each_package_has_the_whole_licence() {
     }
 }
 
+/// `README.md` for registries, which show it far from the files that it links: a link that leads somewhere there, too.
+fn readme_of_packages() -> String {
+    let manifest = read("Cargo.toml");
+    let url = manifest.lines().find_map(|line| line.strip_prefix("repository = "));
+    let url = url.expect("the workspace names its repository").trim_matches('"');
+    let mut text = "<!-- README.md with whole links: `AFRESH_TEST_BLESS=1 cargo test -p afresh-tests --test tidy` \
+                    writes it. -->\n"
+        .to_owned();
+    for (index, part) in read("README.md").split("](").enumerate() {
+        if index > 0 {
+            let is_picture = text.rfind('[').is_some_and(|at| text[..at].ends_with('!'));
+            let is_whole = part.starts_with("http") || part.starts_with('#');
+            let kind = if is_picture { "raw" } else { "blob" };
+            let base = if is_whole { String::new() } else { format!("{url}/{kind}/HEAD/") };
+            text += &format!("]({base}");
+        }
+        text += part;
+    }
+    text
+}
+
+#[test]
+fn the_readme_of_packages_is_the_readme_with_whole_links() {
+    const PATH: &str = "app/README.md";
+    let wanted = readme_of_packages();
+    if std::env::var("AFRESH_TEST_BLESS").is_ok() {
+        fs::write(root().join(PATH), &wanted).expect("it can be written");
+    }
+    let is_whole = |rest: &str| rest.starts_with("http") || rest.starts_with('#');
+    assert!(wanted.split("](").skip(1).all(is_whole), "a link of {PATH} leads nowhere");
+    assert!(
+        read(PATH) == wanted,
+        "{PATH} is old: run `AFRESH_TEST_BLESS=1 cargo test -p afresh-tests --test tidy` and commit it"
+    );
+    for (folder, named) in
+        [("app", "README.md"), ("core", "../app/README.md"), ("daemon", "../app/README.md")]
+    {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        assert!(
+            manifest.contains(&format!("readme = \"{named}\"\n")),
+            "{folder} has another README"
+        );
+    }
+}
+
+#[test]
+fn packages_are_published_by_what_the_tests_run() {
+    let workflow = read(".github/workflows/release.yml");
+    let tried = read("tests/packages/registries");
+    for text in [&workflow, &tried] {
+        assert!(text.contains("packaging/publish-npm"));
+    }
+    // A file name without a folder before it is a repository of GitHub for npm.
+    assert!(!workflow.contains("npm publish"), "the workflow publishes by packaging/publish-npm");
+    assert!(
+        workflow.contains("NODE_AUTH_TOKEN"),
+        "the first publication of a package needs a token"
+    );
+    let at = |step: &str| workflow.find(step).unwrap_or_else(|| panic!("no step with `{step}`"));
+    let registries = ["packaging/publish-npm", "gh-action-pypi-publish", "cargo publish"].map(at);
+    assert!(
+        registries.iter().all(|step| *step < at("gh release create")),
+        "the release comes last"
+    );
+    assert!(workflow.contains("gh release view"), "a second try finds the release of the first");
+    assert!(workflow.contains("skip-existing: true"), "a second try finds wheels of the first");
+}
+
 #[test]
 fn dependencies_stay_few() {
     // Raise it with a reason in the commit: each crate is code that we answer for. 23 of them came with

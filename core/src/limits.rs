@@ -192,6 +192,22 @@ pub const DOCTOR_FINDINGS_MAX: usize = 5;
 /// What a version is looked for in.
 pub const VERSION_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a package manager may take to ask its registry for a version; what it has not answered by then counts as
+/// unknown.
+pub const REGISTRY_QUERY_MAX: Duration = Duration::from_secs(5);
+
+/// How long its request may take, so that it can say what was wrong with it before it is ended.
+pub const REGISTRY_REQUEST_MAX: Duration = Duration::from_secs(4);
+
+const _: () = assert!(REGISTRY_REQUEST_MAX.as_millis() < REGISTRY_QUERY_MAX.as_millis());
+
+/// Versions that one `afresh doctor` asks registries for: each is a process, and all run at once. More of them are
+/// named as not asked for.
+pub const REGISTRY_QUERIES_MAX: usize = 8;
+
+/// Longer versions that a client's file names are not asked for.
+pub const PINNED_VERSION_CHARS_MAX: usize = 64;
+
 /// Fewer watches than this are used up by one large project.
 pub const WATCHES_MIN: u64 = 8_192;
 

@@ -2,8 +2,9 @@
 //! do about each thing. Changes nothing.
 
 mod client_invocations;
+mod registry_queries;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -20,6 +21,7 @@ use afresh_core::service::Exit;
 use afresh_core::text::harmless;
 
 use self::client_invocations::{ClientInvocations, version_in};
+use self::registry_queries::RegistryQueries;
 use crate::error_chain::chain;
 use crate::os::{self, ProcessLimit, WatchLimits, is_variable, program_in};
 use crate::process::{Command, MECHANISM, Processes, own_cgroup};
@@ -91,12 +93,20 @@ pub struct Examined {
     pub workspace: Workspace,
     /// The settings of the trail.
     pub trail: TrailSettings,
+    /// Whether package registries may be asked for versions.
+    pub may_ask_registries: bool,
 }
 
 impl Examined {
     fn variable(&self, name: &str) -> Option<&OsStr> {
         let found = self.variables.iter().find(|(key, _)| is_variable(key, name));
         found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The program that a shell would run.
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        let mut folders = std::env::split_paths(self.variable("PATH")?);
+        folders.find_map(|folder| program_in(&self.cwd.join(folder), name))
     }
 }
 
@@ -276,12 +286,7 @@ fn programs() -> impl Iterator<Item = &'static str> {
 }
 
 async fn program_checks(examined: &Examined, processes: &mut Processes) -> Vec<Check> {
-    // The program that a shell would run.
-    let find = |name: &'static str| {
-        let mut folders = std::env::split_paths(examined.variable("PATH")?);
-        folders.find_map(|folder| program_in(&examined.cwd.join(folder), name))
-    };
-    let found: Vec<Option<PathBuf>> = programs().map(find).collect();
+    let found: Vec<Option<PathBuf>> = programs().map(|name| examined.program(name)).collect();
     let briefs: Vec<Brief> =
         found.iter().flatten().map(|path| version_probe(examined, path)).collect();
     let mut outcomes = run_briefly(processes, briefs).await.into_iter();
@@ -312,17 +317,22 @@ fn version_probe(examined: &Examined, path: &Path) -> Brief {
     }
 }
 
-/// How the configurations of clients invoke afresh.
+/// How the configurations of clients invoke afresh. Programs and registries are asked at once.
 async fn client_check(examined: &Examined, processes: &mut Processes) -> Check {
     let invocations = ClientInvocations::find(examined);
     let programs = invocations.programs();
-    let briefs = programs.iter().map(|path| version_probe(examined, path)).collect();
-    let outcomes = run_briefly(processes, briefs).await;
+    let pins = if examined.may_ask_registries { invocations.pins() } else { BTreeSet::new() };
+    let (queries, of_registries) = RegistryQueries::plan(pins, examined);
+    let mut briefs: Vec<Brief> =
+        programs.iter().map(|path| version_probe(examined, path)).collect();
+    briefs.extend(of_registries);
+    let mut outcomes = run_briefly(processes, briefs).await;
+    let published = queries.answers(&outcomes.split_off(programs.len().min(outcomes.len())));
     let version =
         |(path, outcome): (PathBuf, BriefOutcome)| Some((path, version_in(&outcome.stdout)?));
     let versions: BTreeMap<PathBuf, String> =
         programs.into_iter().zip(outcomes).filter_map(version).collect();
-    invocations.check(&versions)
+    invocations.check(&versions, &published)
 }
 
 fn judge(name: &'static str, path: &Path, outcome: &BriefOutcome) -> Check {

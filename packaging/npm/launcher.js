@@ -31,11 +31,13 @@ const env = { ...process.env, AFRESH_LAUNCHER_PID: String(process.pid) };
 const child = spawn(found.path, words, { stdio: "inherit", env, windowsHide: true });
 
 const passedOn = ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"];
-// A terminal sends Ctrl+C to both, and the binary takes a second one as "at once": it is not passed on twice.
-const hasTerminal = [0, 1, 2].some((descriptor) => isatty(descriptor));
+// A terminal sends Ctrl+C to both, and the binary takes a second one as "at once": it is not passed on twice. A client
+// that has a terminal for stderr alone sends SIGINT to this process; where a terminal sent it then, the binary counts the
+// two as one key press, since they come at the same time.
+const isOnTerminal = isatty(0);
 for (const signal of passedOn) {
   process.on(signal, () => {
-    if (signal !== "SIGINT" || !hasTerminal) {
+    if (signal !== "SIGINT" || !isOnTerminal) {
       child.kill(signal);
     }
   });

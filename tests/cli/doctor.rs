@@ -10,12 +10,21 @@ use serde_json::Value;
 
 /// Runs it with only these programs on PATH; gives its exit code and what it says.
 fn examine(env: &TestEnv, programs: &[(&str, &str)]) -> (Option<i32>, Value) {
+    examine_with(env, programs, &[])
+}
+
+/// The same, with more arguments.
+fn examine_with(
+    env: &TestEnv,
+    programs: &[(&str, &str)],
+    arguments: &[&str],
+) -> (Option<i32>, Value) {
     let folder = env.home().join("bin");
     fs::create_dir_all(&folder).unwrap();
     for (name, script) in programs {
         write_script(&folder.join(name), script);
     }
-    let mut doctor = env.afresh(&["doctor", "--json"]);
+    let mut doctor = env.afresh(&[&["doctor", "--json"], arguments].concat());
     doctor.env("PATH", &folder).stdin(Stdio::null());
     let output = doctor.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -153,7 +162,7 @@ fn client_files_that_call_another_afresh_are_named() {
             &[npx],
             false,
             "ok",
-            "1 server of a client is behind afresh",
+            "could not be asked for 999.0.0: `npm` is not on PATH",
         ),
         (
             &["afresh"],
@@ -184,5 +193,117 @@ fn client_files_that_call_another_afresh_are_named() {
     let (_, said) = examine(&env, &[]);
     assert_check(&said, "client files", "ok", "1 server of a client is behind afresh");
     assert_eq!(fs::read_to_string(env.home().join("ran")).unwrap(), "ran\n");
+    env.assert_nothing_left();
+}
+
+/// What npm prints for a version that the registry does not have.
+const NPM_E404: &str = r#"echo '{"error": {"code": "E404", "summary": "No match"}}'; exit 1"#;
+
+#[test]
+fn registries_are_asked_for_versions_that_client_files_name() {
+    let env = TestEnv::new();
+    let (npx, bunx, uvx) = (("npx", "exit 9"), ("bunx", "exit 9"), ("uvx", "exit 9"));
+    let npx_of = |version: &str| ["npx".to_owned(), "-y".to_owned(), format!("afresh@{version}")];
+    let (old, new) = (npx_of("0.0.1"), npx_of("999.0.0"));
+    let (old, new): (Vec<&str>, Vec<&str>) =
+        (old.iter().map(String::as_str).collect(), new.iter().map(String::as_str).collect());
+    let refused = r#"echo '{"error": {"code": "EHOST", "summary": "no route"}}'; exit 1"#;
+    let uv_gone =
+        "read -r line; echo 'error: Because there is no version of' $line and more >&2; exit 1";
+    let uv_has = "read -r line; echo '# a comment'; echo $line";
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str, &'a str);
+    let cases: [Case<'_>; 12] = [
+        (&new, &[npx, ("npm", r#"echo '"999.0.0"'"#)], "ok", "and 999.0.0 is published", ""),
+        (
+            &new,
+            &[npx, ("npm", NPM_E404)],
+            "warning",
+            "and 999.0.0 is gone from the registry",
+            "`afresh adopt --undo`, then `afresh adopt`, writes",
+        ),
+        (
+            &old,
+            &[npx, ("npm", NPM_E404)],
+            "warning",
+            "and 0.0.1 is gone from the registry",
+            "`afresh adopt` writes",
+        ),
+        (&old, &[npx, ("npm", r#"echo '"0.0.1"'"#)], "warning", "and 0.0.1 is published", "adopt"),
+        (&new, &[npx, ("npm", refused)], "ok", "could not be asked for 999.0.0: no route", ""),
+        (
+            &new,
+            &[npx, ("npm", "(while :; do /bin/sleep 1000; done) & wait")],
+            "ok",
+            "could not be asked for 999.0.0: `npm` had no answer after 5 s",
+            "",
+        ),
+        (
+            &new,
+            &[npx, ("npm", "while :; do echo flood; done")],
+            "ok",
+            "could not be asked for 999.0.0: `npm` does not stop printing",
+            "",
+        ),
+        (&["bunx", "afresh@999.0.0"], &[bunx, ("npm", NPM_E404)], "warning", "is gone", "adopt"),
+        (
+            &["bunx", "afresh@999.0.0"],
+            &[bunx, ("npm", "exit 1"), ("bun", r#"echo '"999.0.0"'"#)],
+            "ok",
+            "is published",
+            "",
+        ),
+        (&["uvx", "afresh@999.0.0"], &[uvx, ("uv", uv_has)], "ok", "is published", ""),
+        (&["uvx", "afresh==999.0.0"], &[uvx, ("uv", uv_gone)], "warning", "is gone", "adopt"),
+        (&["uvx", "afresh@999.0.0"], &[uvx], "ok", "999.0.0: `uv` is not on PATH", ""),
+    ];
+    for (words, programs, verdict, found, hint) in cases {
+        fs::remove_dir_all(env.home().join("bin")).ok();
+        env.write(".mcp.json", &client_file(words));
+        let (code, said) = examine(&env, programs);
+        assert_eq!(code, Some(0), "{said}");
+        assert_check(&said, "client files", verdict, found);
+        let said_hint = check(&said, "client files")["hint"].as_str().unwrap_or_default();
+        assert!(said_hint.contains(hint), "{said_hint}");
+    }
+    env.assert_nothing_left();
+}
+
+#[test]
+fn registries_are_asked_at_once_from_the_home_folder_and_not_offline() {
+    let env = TestEnv::new();
+    let waits_for = |own: &str, other: &str, answer: &str| {
+        let wait = format!("while [ ! -e $HOME/{other} ]; do /bin/sleep 0.01; done");
+        format!(": > $HOME/{own}; {wait}; echo $PWD >> $HOME/asked; {answer}")
+    };
+    let npm = waits_for("npm-ran", "uv-ran", r#"echo '"999.0.0"'"#);
+    let uv = waits_for("uv-ran", "npm-ran", "echo afresh==999.0.0");
+    let programs = [("npx", "exit 9"), ("uvx", "exit 9"), ("npm", &npm), ("uv", &uv)];
+    let server = |command: &str, package: &str| serde_json::json!({"command": command, "args": [package, "mcp", "--", "server"]});
+    let own = format!("afresh@{}", env!("CARGO_PKG_VERSION"));
+    let servers = serde_json::json!({"mcpServers": {
+        "a": server("npx", "afresh@999.0.0"),
+        "b": server("npx", "afresh@999.0.0"),
+        "c": server("uvx", "afresh==999.0.0"),
+        "d": server("npx", &own),
+        "e": server("npx", "afresh@latest"),
+        "f": server("npx", "afresh@999.0.0-x y"),
+    }});
+    env.write(".mcp.json", &servers.to_string());
+    env.write(".npmrc", "registry=http://127.0.0.1:9/\n");
+    let (_, said) = examine_with(&env, &programs, &["--offline"]);
+    assert_eq!(check(&said, "client files")["found"], "6 servers of clients are behind afresh");
+    assert!(!env.home().join("npm-ran").exists());
+    let (_, said) = examine(&env, &programs);
+    for found in [
+        "6 servers of clients are behind afresh; `a` in `.mcp.json` runs afresh 999.0.0 by `npx`, and 999.0.0 is published; `b`",
+        "`c` in `.mcp.json` runs afresh 999.0.0 by `uvx`, and 999.0.0 is published",
+        "could not be asked for 999.0.0-x y: it is not written as a version",
+    ] {
+        assert_check(&said, "client files", "ok", found);
+    }
+    // Each once, however many servers have the version, and never in the folder of the project.
+    let home = env.home().display().to_string();
+    let asked = fs::read_to_string(env.home().join("asked")).unwrap();
+    assert_eq!(asked, format!("{home}\n{home}\n"));
     env.assert_nothing_left();
 }

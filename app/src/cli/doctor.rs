@@ -14,7 +14,8 @@ use crate::output::{self, Paint, counted};
 /// Checks this machine, and says what to do about what is missing.
 ///
 /// The guardian is tried out: a process that hides a grandchild is killed, and nothing may be left of it. All
-/// else is looked at, and nothing is changed.
+/// else is looked at, and nothing is changed. Where a client's file names another version of afresh behind npx,
+/// bunx or uvx, the registry is asked whether it has it, by npm, bun or uv.
 ///
 /// Exits with 1 where there is a problem; warnings alone are no reason to worry.
 #[derive(Debug, Args)]
@@ -22,12 +23,17 @@ use crate::output::{self, Paint, counted};
     about = "Check this machine, and say what to do about what is missing",
     after_help = "Examples:\n  \
                   afresh doctor\n  \
+                  afresh doctor --offline\n  \
                   afresh doctor --json | jq '.checks[] | select(.verdict != \"ok\")'"
 )]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+
+    /// Ask no package registry for the versions that client files name
+    #[arg(long)]
+    offline: bool,
 }
 
 pub(crate) fn run(arguments: &DoctorArgs, environment: &Environment) -> CommandResult {
@@ -38,6 +44,7 @@ pub(crate) fn run(arguments: &DoctorArgs, environment: &Environment) -> CommandR
         variables: environment.variables.clone(),
         workspace,
         trail,
+        may_ask_registries: !arguments.offline,
     });
     // Beside the state, before the programs.
     let after = checks.iter().position(|check| check.name == "trail");

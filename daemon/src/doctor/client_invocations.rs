@@ -1,16 +1,18 @@
 //! Owns the check of how clients' configurations invoke afresh: paths that are gone, versions that are older than
-//! this one, runners that are not installed. Driven by `doctor`. Runs a program only where the user named it, on PATH
+//! this one or gone from their registry, runners that are not installed. Driven by `doctor`. Runs a program only where the user named it, on PATH
 //! or in a file of their own: a project's file may name any.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use afresh_core::adopt::{File, Invocation, is_older};
 use afresh_core::limits::DOCTOR_FINDINGS_MAX;
 use afresh_core::text::harmless;
 
+use super::registry_queries::{PinnedVersion, Publication};
 use super::{Check, CheckVerdict, Examined};
-use crate::os::{HOME_VARIABLE, program_in};
+use crate::os::HOME_VARIABLE;
 use crate::store::client_files::{ClientFile, FileOwner};
 
 const NAME: &str = "client files";
@@ -76,32 +78,41 @@ impl ClientInvocations {
         paths
     }
 
-    /// The verdict, with what each program has said of its version.
-    pub(super) fn check(&self, versions: &BTreeMap<PathBuf, String>) -> Check {
-        let findings: Vec<Check> = self.0.iter().filter_map(|one| one.finding(versions)).collect();
-        let Some(worst) = findings.iter().max_by_key(|check| check.verdict) else {
-            let found = match self.0.len() {
-                0 => "no server of a client is behind afresh here".to_owned(),
-                1 => "1 server of a client is behind afresh".to_owned(),
-                count => format!("{count} servers of clients are behind afresh"),
-            };
-            return Check::ok(NAME, found);
+    /// The versions to ask the registries for: others than this one, behind runners that are there.
+    pub(super) fn pins(&self) -> BTreeSet<PinnedVersion> {
+        self.0.iter().filter_map(|one| one.target.pin()).collect()
+    }
+
+    /// The verdict, with what each program has said of its version, and each registry of a pin.
+    pub(super) fn check(
+        &self,
+        versions: &BTreeMap<PathBuf, String>,
+        published: &BTreeMap<PinnedVersion, Publication>,
+    ) -> Check {
+        let mut findings: Vec<Check> =
+            self.0.iter().filter_map(|one| one.finding(versions, published)).collect();
+        // The worst first: not all may be shown.
+        findings.sort_by_key(|check| Reverse(check.verdict));
+        let count = match self.0.len() {
+            0 => "no server of a client is behind afresh here".to_owned(),
+            1 => "1 server of a client is behind afresh".to_owned(),
+            count => format!("{count} servers of clients are behind afresh"),
         };
-        let shown = findings.iter().take(DOCTOR_FINDINGS_MAX);
-        let mut found = shown.map(|check| check.found.clone()).collect::<Vec<_>>().join("; ");
+        let Some(worst) = findings.first() else { return Check::ok(NAME, count) };
+        let is_ok = worst.verdict == CheckVerdict::Ok;
+        let shown = findings.iter().take(DOCTOR_FINDINGS_MAX).map(|check| check.found.clone());
+        let mut parts: Vec<String> = is_ok.then_some(count).into_iter().chain(shown).collect();
         if findings.len() > DOCTOR_FINDINGS_MAX {
-            found += &format!("; and {} more", findings.len() - DOCTOR_FINDINGS_MAX);
+            parts.push(format!("and {} more", findings.len() - DOCTOR_FINDINGS_MAX));
         }
+        let found = parts.join("; ");
         Check { name: NAME, verdict: worst.verdict, found, hint: worst.hint.clone() }
     }
 }
 
 impl Target {
     fn of(invocation: Invocation<'_>, examined: &Examined) -> Self {
-        let on_path = |name: &str| {
-            let mut folders = std::env::split_paths(examined.variable("PATH")?);
-            folders.find_map(|folder| program_in(&examined.cwd.join(folder), name))
-        };
+        let on_path = |name: &str| examined.program(name);
         // A path of Windows is none elsewhere, and `~` or `${…}` is for the client to replace.
         let is_name = |word: &str| !word.contains(['/', '\\', '$', '~']);
         match invocation {
@@ -133,6 +144,17 @@ impl Target {
     }
 }
 
+impl Target {
+    /// The version that a registry is asked for.
+    fn pin(&self) -> Option<PinnedVersion> {
+        let Self::Package { runner, is_missing: false, version: Some(version) } = self else {
+            return None;
+        };
+        let pin = PinnedVersion { runner: runner.clone(), version: version.clone() };
+        (version != VERSION).then_some(pin)
+    }
+}
+
 impl ClientInvocation {
     /// The program to ask for its version: another one than this, named by the user.
     fn askable(&self) -> Option<PathBuf> {
@@ -143,7 +165,11 @@ impl ClientInvocation {
         (!is_own && (is_name || self.owner == FileOwner::User)).then(|| path.clone())
     }
 
-    fn finding(&self, versions: &BTreeMap<PathBuf, String>) -> Option<Check> {
+    fn finding(
+        &self,
+        versions: &BTreeMap<PathBuf, String>,
+        published: &BTreeMap<PinnedVersion, Publication>,
+    ) -> Option<Check> {
         let place = harmless(&self.place);
         let adopt = match self.owner {
             FileOwner::User => "afresh adopt --user",
@@ -174,13 +200,33 @@ impl ClientInvocation {
                 )
             }
             Target::Package { runner, version: Some(version), .. } => {
-                is_older(version, VERSION).then_some(())?;
+                let of_registry = self.target.pin().and_then(|pin| published.get(&pin));
+                let is_older = is_older(version, VERSION);
                 let (runner, version) = (harmless(runner), harmless(version));
-                rewrite(
-                    CheckVerdict::Warning,
-                    format!("{place} runs afresh {version} by `{runner}`; this is {VERSION}"),
-                    format!("`{adopt}` writes {VERSION}"),
-                )
+                let found = format!("{place} runs afresh {version} by `{runner}`");
+                let rest = match of_registry {
+                    None => String::new(),
+                    Some(Publication::Published) => format!(", and {version} is published"),
+                    Some(Publication::Gone) => format!(", and {version} is gone from the registry"),
+                    Some(Publication::Unknown(why)) => {
+                        format!(", and the registry could not be asked for {version}: {why}")
+                    }
+                };
+                match (is_older, of_registry) {
+                    (true, _) => rewrite(
+                        CheckVerdict::Warning,
+                        format!("{found}; this is {VERSION}{rest}"),
+                        format!("`{adopt}` writes {VERSION}"),
+                    ),
+                    // `adopt` leaves newer versions as they are.
+                    (false, Some(Publication::Gone)) => rewrite(
+                        CheckVerdict::Warning,
+                        format!("{found}{rest}"),
+                        format!("`{adopt} --undo`, then `{adopt}`, writes {VERSION}"),
+                    ),
+                    (false, Some(_)) => Some(Check::ok(NAME, format!("{found}{rest}"))),
+                    (false, None) => None,
+                }
             }
             Target::Program { path, shown } => {
                 let version = versions.get(path)?;
