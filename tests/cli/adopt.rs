@@ -668,7 +668,7 @@ fn the_users_file_gets_a_whole_path_by_whatever_name_it_is_given() {
         (link, &*absolute),
     ] {
         put(&env.home(), &[(".cursor/mcp.json", ONE)]);
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         env.furnish(&mut command);
         command.args(["adopt", "--yes", name]).env("HOME", &home);
         command.env("PATH", std::env::join_paths(folders).unwrap()).stdin(Stdio::null());
