@@ -354,7 +354,7 @@ enum Stale<'a> {
 pub const MCP_FLAGS_ALONE: [&str; 3] = ["--restart-on-normal-exit", "--share", "--spare"];
 
 /// The flags of `afresh mcp` that may be given several times.
-pub const MCP_FLAGS_SEVERAL: [&str; 4] = ["--env", "--hook", "--share-env", "--watch"];
+pub const MCP_FLAGS_SEVERAL: [&str; 3] = ["--env", "--share-env", "--watch"];
 
 /// A flag in a list of words.
 struct FlagWords<'a> {
