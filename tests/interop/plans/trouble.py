@@ -231,7 +231,7 @@ LIMITED = Reply(1, "usage limit reached", status=429, headers={"retry-after": "3
 TOO_LONG = Reply(1, "prompt is too long: 210000 tokens > 200000 maximum", status=400)
 REFUSED = Reply(1, "invalid x-api-key", status=401)
 # From the start of afresh to its end. opencode tells of a failure at the end of its turn: it is started twice.
-REFUSED_SECONDS = {"opencode": 40}
+REFUSED_SECONDS = {"opencode": 90}
 SCENARIOS = [
     Scenario("login refused", refused, lambda _: lambda asked: REFUSED),
     Scenario("login refused once", refused_once, once(REFUSED)),
