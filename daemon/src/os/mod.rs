@@ -114,6 +114,36 @@ pub(crate) struct PortHolder {
     pub(crate) process: Option<(u32, Vec<String>)>,
 }
 
+/// What can be done with a stream now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) can_read: bool,
+    pub(crate) can_write: bool,
+    /// The other end is closed.
+    pub(crate) is_broken: bool,
+}
+
+/// What is waited for of a stream, besides that its other end is closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+}
+
+impl Interest {
+    pub(crate) const fn is_none(self) -> bool {
+        !self.reads && !self.writes
+    }
+}
+
+/// What a wait has brought: that of each stream, in their order; nothing of one that was left out.
+#[derive(Debug)]
+pub(crate) struct PollResult<const COUNT: usize> {
+    pub(crate) streams: [Ready; COUNT],
+    /// One of the ends that were waited for has come.
+    pub(crate) has_end: bool,
+}
+
 /// The kind of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {

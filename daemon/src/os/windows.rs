@@ -37,7 +37,10 @@ use windows_sys::Win32::System::Threading::{
     CREATE_NEW_PROCESS_GROUP, INFINITE, WaitForSingleObject,
 };
 
-use super::{FileKind, FolderOwner, Job, Keys, LastLink, ProcessLimit, SignalRequest, Stopped};
+use super::{
+    FileKind, FolderOwner, Interest, Job, Keys, LastLink, PollResult, ProcessLimit, SignalRequest,
+    Stopped,
+};
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The variable that names the user's folder.
@@ -450,14 +453,6 @@ pub fn leave_session() -> io::Result<()> {
 /// Shims need sockets with a path, of which there are none yet: servers run unshared.
 pub(crate) struct PolledStream;
 
-/// What can be done with a stream now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ready {
-    pub(crate) can_read: bool,
-    pub(crate) can_write: bool,
-    pub(crate) is_broken: bool,
-}
-
 impl PolledStream {
     pub(crate) fn ends_of(_launchers: Launchers) -> Option<Vec<Self>> {
         Some(Vec::new())
@@ -482,26 +477,6 @@ impl PolledStream {
     pub(crate) fn write(&self, _bytes: &[u8]) -> io::Result<usize> {
         Err(unsupported())
     }
-}
-
-/// What is waited for of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Interest {
-    pub(crate) reads: bool,
-    pub(crate) writes: bool,
-}
-
-impl Interest {
-    pub(crate) const fn is_none(self) -> bool {
-        !self.reads && !self.writes
-    }
-}
-
-/// What a wait has brought.
-#[derive(Debug)]
-pub(crate) struct PollResult<const COUNT: usize> {
-    pub(crate) streams: [Ready; COUNT],
-    pub(crate) has_end: bool,
 }
 
 pub(crate) fn poll_streams<const COUNT: usize>(
